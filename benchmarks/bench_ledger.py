@@ -31,8 +31,8 @@ from gpuyard.api.server.serving import tidy
 from gpuyard.control.duties.projections import duties
 from gpuyard.control.duties.rounds import Duties
 from gpuyard.control.projections.ledger import Ledger
-from gpuyard.control.upkeep.filling import PAUSE_S, Filler
-from gpuyard.control.views.accounts import accounts
+from gpuyard.control.upkeep.projection_filler import PAUSE_S, Filler
+from gpuyard.control.views.accounts import read_accounts
 from gpuyard.ledger.accounts import DIMENSIONS
 from gpuyard.ledger.units import month_days, month_of
 from gpuyard.model import (
@@ -160,7 +160,7 @@ def sums(store: Store) -> dict[tuple[str, str], float]:
     found = {}
     for pair in itertools.combinations(DIMENSIONS, 2):
         began_s = time.perf_counter()
-        accounts(store, first, after).lines(pair)
+        read_accounts(store, first, after).lines(pair)
         found[pair] = time.perf_counter() - began_s
     return found
 
@@ -217,7 +217,9 @@ class Written:
                 worst_s = max(worst_s, time.monotonic() - due[0][1])
             if tick % 10 == 9:
                 report_s = time.monotonic()
-                accounts(self.store, first, after, BEGIN_MS + self.first * STEP_MS).lines(("tenant", "pool"))
+                read_accounts(self.store, first, after, BEGIN_MS + self.first * STEP_MS).lines(
+                    ("tenant", "pool")
+                )
                 asked_s.append(time.monotonic() - report_s)
             time.sleep(max(0.0, began_s + (tick + 1) / 10 - time.monotonic()))
         return worst_s, asked_s

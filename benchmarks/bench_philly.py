@@ -32,7 +32,7 @@ from pathlib import Path
 import count_only
 from figures import Row, publish, table
 
-from gpuyard.cli.commands.foresight.fleet import uniform_pool
+from gpuyard.cli.commands.foresight.fleet import make_uniform_pool
 from gpuyard.model import Quota, Settings, Tenant
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import HOUR_MS, MILLI, MINUTE_MS
@@ -93,7 +93,7 @@ def simulate(trace: Trace, nodes: Nodes, layout: str, policy: str) -> list[Resul
     if layout == "own nodes":
         alone = [({vc: count}, only(trace, [vc])) for vc, count in nodes.items()]
         return [simulate(jobs, own, "shared", policy)[0] for own, jobs in alone if len(jobs)]
-    pool = uniform_pool(sum(nodes.values()) * GPUS_PER_NODE, "V100", GPUS_PER_NODE)
+    pool = make_uniform_pool(sum(nodes.values()) * GPUS_PER_NODE, "V100", GPUS_PER_NODE)
     return [Simulation(trace, (pool,), settings(trace, nodes, layout), build(PRESETS[policy])).run()]
 
 
@@ -143,7 +143,7 @@ def counted_ms(jobs: Trace, gpus: int) -> list[int]:
 
 def one_node_ms(jobs: Trace, gpus: int) -> Sequence[int]:
     """The same from gpuyard: `strict-fifo` on one node that has all the GPUs. The jobs must not be gangs."""
-    pool = uniform_pool(gpus, "V100", gpus)
+    pool = make_uniform_pool(gpus, "V100", gpus)
     return Simulation(jobs, (pool,), Settings(), build(PRESETS["strict-fifo"])).run().wait_ms
 
 

@@ -31,8 +31,8 @@ from load_clients import Caller, cpu_s_of, percentile
 from load_yard import YardProcess
 
 from gpuyard.model.units import DAY_MS, HOUR_MS
-from gpuyard.telemetry.exposition import SignalLines, written
-from gpuyard.telemetry.samples import Sample, believed
+from gpuyard.telemetry.exposition import SignalLines, exposition_text
+from gpuyard.telemetry.samples import Sample, check_sample
 from gpuyard.telemetry.series import HOURS, MINUTES, RAW, Series
 from gpuyard.telemetry.sources import GpuCard
 
@@ -403,7 +403,7 @@ def week(folder: Path, nodes: int) -> Row:
             sample |= dict(zip([f"attempt/{key}/{name}" for name in _ATTEMPT], figures, strict=True))
         values += len(sample)
         began_s = time.process_time()
-        series.add(believed(node, at_ms, sample, at_ms), at_ms)
+        series.add(check_sample(node, at_ms, sample, at_ms), at_ms)
         if at_ms % 60_000 == 0:
             # As for a fleet, whose nodes share a round.
             while series.work(at_ms):
@@ -459,7 +459,7 @@ def exposed_s(nodes: int) -> float:
             values |= {f"attempt/{key}/{name}": 500 + turn for name in _ATTEMPT}
             samples.append(Sample(f"n{number}", BEGIN_MS, values))
         began_s = time.thread_time()
-        written(lines.of(samples, cards, jobs)).encode()
+        exposition_text(lines.of(samples, cards, jobs)).encode()
         took.append(time.thread_time() - began_s)
     return sorted(took)[len(took) // 2]
 

@@ -14,8 +14,8 @@ import tempfile
 import time
 
 from gpuyard.model.units import HOUR_MS
-from gpuyard.telemetry.packed import pack
-from gpuyard.telemetry.samples import believed
+from gpuyard.telemetry.packed_chunks import pack
+from gpuyard.telemetry.samples import check_sample
 from gpuyard.telemetry.series import HOURS, MINUTES, RAW, Series
 
 STEP_MS = 10_000
@@ -81,7 +81,7 @@ def _ingest(nodes: int, gpus: int, span_ms: int, folder: str) -> None:
         for node in range(nodes):
             # Nodes do not tell at the same moment.
             moment = at_ms + node % 1000 * 10
-            series.add(believed(f"n{node}", moment, told[node % patterns], moment), moment)
+            series.add(check_sample(f"n{node}", moment, told[node % patterns], moment), moment)
             points += len(names)
         used += time.process_time() - began
         for _ in range(200):
@@ -113,7 +113,7 @@ def _space(gpus: int, folder: str) -> None:
     end = BEGIN_MS + days * 24 * HOUR_MS
     for at_ms in range(BEGIN_MS, end, step_ms):
         values = [v for gpu in made for v in gpu.step(at_ms)]
-        series.add(believed("n", at_ms, dict(zip(names, values, strict=True)), at_ms), at_ms)
+        series.add(check_sample("n", at_ms, dict(zip(names, values, strict=True)), at_ms), at_ms)
         series.work(at_ms)
         if at_ms >= end - RAW.kept_ms:
             rows += [(at_ms, place, value) for place, value in enumerate(values)]

@@ -35,18 +35,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from gpuyard.config import Config
 from gpuyard.config.reading import loads
-from gpuyard.config.slurm.importing import document
-from gpuyard.config.slurm.importing_tenants import paths, tenant_of
+from gpuyard.config.slurm.importing import make_document
+from gpuyard.config.slurm.importing_tenants import find_places, find_tenant
 from gpuyard.engines.slurm.calls.commands import Commands
 from gpuyard.engines.slurm.site.accounting import JobRow
 from gpuyard.engines.slurm.site.gpu_types import GpuTypes
 from gpuyard.engines.slurm.site.notes import Notes
-from gpuyard.engines.slurm.site.site import SlurmSite, from_commands, from_files, sources
-from gpuyard.engines.slurm.words.forms import models_of
+from gpuyard.engines.slurm.site.site import SlurmSite, list_sources, read_running_site, read_saved_site
+from gpuyard.engines.slurm.words.forms import guess_models
 from gpuyard.model import PolicySpec
 from gpuyard.policies import registry
 from gpuyard.sim.simulate import Simulation
-from gpuyard.sim.slurm_history import History, history
+from gpuyard.sim.slurm_history import History, make_history
 from gpuyard.sim.trace import Trace
 from rigs.slurm.cluster import SlurmCluster
 
@@ -139,10 +139,10 @@ def exact(rows: Sequence[JobRow], times: Times) -> list[JobRow]:
 
 def imported(site: SlurmSite, rows: Sequence[JobRow]) -> tuple[Config, History]:
     """The cluster as a configuration, and these jobs as a trace, as `yard slurm import` makes them."""
-    types, places = GpuTypes(), paths(site)
-    config = loads(yaml.safe_dump(document(site, types, Notes()), sort_keys=False))
-    models = {each: model for kind, model in types.chosen.items() for each in models_of(kind)}
-    return config, history(rows, lambda row: tenant_of(row.account, row.user, places), models)
+    types, places = GpuTypes(), find_places(site)
+    config = loads(yaml.safe_dump(make_document(site, types, Notes()), sort_keys=False))
+    models = {each: model for kind, model in types.chosen.items() for each in guess_models(kind)}
+    return config, make_history(rows, lambda row: find_tenant(row.account, row.user, places), models)
 
 
 def replayed(config: Config, past: History, backfill: str = "", more_ms: int = 0) -> list[float]:
@@ -213,7 +213,7 @@ def figures(name: str, past: History, errors: Sequence[float]) -> Row:
 def _save(commands: Commands, folder: Path) -> None:
     """Keep what the commands printed, for a second look with --again."""
     folder.mkdir(parents=True, exist_ok=True)
-    for source in sources(1):
+    for source in list_sources(1):
         (folder / source.file).write_text(commands.run(*source.words), encoding="utf-8")
 
 
@@ -222,7 +222,7 @@ def run(name: str, jobs: int, over_s: float, seed: int, keep: Path | None = None
     scheduler, extra = ROUNDS[name]
     with SlurmCluster(NODES, GPUS, rest=False, scheduler=scheduler, extra=extra) as slurm:
         times = record(slurm, orders(jobs, over_s, seed))
-        site = from_commands(Commands(conf=str(slurm.folder / "slurm.conf")), 1)
+        site = read_running_site(Commands(conf=str(slurm.folder / "slurm.conf")), 1)
         if keep is not None:
             _save(Commands(conf=str(slurm.folder / "slurm.conf")), keep / name)
             (keep / name / "times.json").write_text(json.dumps(times), encoding="utf-8")
@@ -262,7 +262,7 @@ def main() -> None:
         if options.again is not None:
             kept = json.loads((options.again / name / "times.json").read_text(encoding="utf-8"))
             times = {int(number): value for number, value in kept.items()}
-            rows += compared(name, from_files(options.again / name), times)
+            rows += compared(name, read_saved_site(options.again / name), times)
         else:
             rows += run(name, options.jobs, options.over, options.seed, options.keep)
     head = [

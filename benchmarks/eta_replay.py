@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from time import process_time
 from typing import Any, NamedTuple
 
-from gpuyard.cli.commands.foresight.fleet import uniform_pool
+from gpuyard.cli.commands.foresight.fleet import make_uniform_pool
 from gpuyard.core import State
 from gpuyard.core.estimate.estimate import estimate
 from gpuyard.core.schedule.policy import Policy
@@ -136,7 +136,7 @@ def answer(trace: Trace, policy: Policy, asked: Question, runs: int) -> Answer:
 
 def replay(trace: Trace, nodes: int, settings: Settings, policy: Policy, weeks: dict[int, int]) -> Replay:
     """The whole list, from its first job on: a week needs the queue that the week before left."""
-    pool = uniform_pool(nodes * GPUS_PER_NODE, "V100", GPUS_PER_NODE)
+    pool = make_uniform_pool(nodes * GPUS_PER_NODE, "V100", GPUS_PER_NODE)
     simulation = Replay(trace, (pool,), settings, policy, weeks=weeks)
     simulation.run()
     return simulation

@@ -39,7 +39,7 @@ from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import GIB_MIB, MILLI, MINUTE_MS
 from gpuyard.policies.registry import PRESETS, build
 from gpuyard.sim import generate
-from gpuyard.sim.traces.options import gang
+from gpuyard.sim.traces.options import make_gang_ask
 
 GPUS_PER_NODE, NODES_PER_SWITCH = 8, 32
 BURST = 100
@@ -133,7 +133,7 @@ class Fleet:
 
     def _ask(self, size: int, part: bool) -> Ask:
         if not self._mix.cores:
-            return gang(size, GPUS_PER_NODE)
+            return make_gang_ask(size, GPUS_PER_NODE)
         if part:
             return Ask(Milli(1, 500 if size > 1 else 250), cpu_milli=4 * MILLI, memory_mib=16 * GIB_MIB)
         tasks, per_task = (1, size) if size <= GPUS_PER_NODE else (size // GPUS_PER_NODE, GPUS_PER_NODE)

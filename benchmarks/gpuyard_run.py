@@ -11,7 +11,7 @@ from pathlib import Path
 from time import process_time
 
 from gpuyard.cli.commands.bench.bench import peak_rss_mib
-from gpuyard.cli.commands.foresight.fleet import uniform_pool
+from gpuyard.cli.commands.foresight.fleet import make_uniform_pool
 from gpuyard.errors import BadInput
 from gpuyard.model import Settings
 from gpuyard.policies.registry import PRESETS, build
@@ -24,7 +24,7 @@ def measure(swf: Path, gpus: int, policy: str) -> dict[str, object]:
     started = process_time()
     trace = load(swf, "swf", strict=True)
     read = process_time()
-    pool = uniform_pool(gpus, "H100", 8)
+    pool = make_uniform_pool(gpus, "H100", 8)
     result = Simulation(trace, (pool,), Settings(), build(PRESETS[policy])).run()
     ended = process_time()
     if result.finished != len(trace):

@@ -19,7 +19,7 @@ from mig_streams import GEOMETRY, HOUR_S, HOURS, SIZES, Played, Request
 from numba import njit
 from scipy.optimize import linprog
 
-from gpuyard.core.fleet.mig_geometry import Held, starts
+from gpuyard.core.fleet.mig_geometry import Held, find_starts
 from gpuyard.packing.slices.worth import _ways
 
 TRIES_MAX = 4000
@@ -37,7 +37,9 @@ def layouts() -> tuple[tuple[int, ...], ...]:
         return tuple([sum([place.profile == name for place in held]) for name in names])
 
     full = [
-        held for held in _ways(GEOMETRY).number if not any([starts(GEOMETRY, held, name) for name in names])
+        held
+        for held in _ways(GEOMETRY).number
+        if not any([find_starts(GEOMETRY, held, name) for name in names])
     ]
     return tuple(sorted({counted(held) for held in full}))
 

@@ -31,11 +31,11 @@ from gpuyard.model import (
 )
 from gpuyard.model.mig import MIG_MODELS
 from gpuyard.packing.learning import Learner
-from gpuyard.packing.slices.worth import profiles_of
+from gpuyard.packing.slices.worth import list_profiles
 from gpuyard.policies.registry import build
 
 GEOMETRY = MIG_MODELS["H100"]
-SIZES = profiles_of(GEOMETRY)
+SIZES = list_profiles(GEOMETRY)
 HOUR_S = 3600.0
 HOURS = 24
 NODE_GPUS = 4

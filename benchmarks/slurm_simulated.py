@@ -10,7 +10,7 @@ from slurm_trace import GPUS_PER_NODE, WEIGHTS, Ran, Sent, figures_of
 from gpuyard.config.reading import loads
 from gpuyard.model import JobSpec
 from gpuyard.policies import registry
-from gpuyard.sim.generate import gang
+from gpuyard.sim.generate import make_gang_ask
 from gpuyard.sim.simulate import Simulation
 from gpuyard.sim.trace import Trace
 
@@ -35,7 +35,7 @@ def trace_of(sent: Sequence[Sent], turn_ms: int) -> Trace:
     """The stream as a trace; every job holds its GPUs so much longer, which is what a turn costs."""
     trace, known = Trace("bench_slurm"), dict[JobSpec, int]()
     for each in sent:
-        spec = JobSpec(each.tenant, gang(each.gpus, GPUS_PER_NODE))
+        spec = JobSpec(each.tenant, make_gang_ask(each.gpus, GPUS_PER_NODE))
         if spec not in known:
             known[spec] = len(trace.specs)
             trace.specs.append(spec)

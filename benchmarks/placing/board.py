@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpuyard.model.units import MILLI
-from gpuyard.packing.fgd.measure import thresholds
+from gpuyard.packing.fgd.measure import compute_thresholds
 from gpuyard.packing.tasks import Expected, NodeShape, Task
-from gpuyard.packing.values import WEIGHING, Weighing, worth
+from gpuyard.packing.values import WEIGHING, Weighing, compute_values
 from placing import kernel
 from placing.compiled import compiled
 
@@ -42,7 +42,9 @@ class Board:
         )
         self._count = len(tasks)
         self._allowed = self._column([int(kind.could_run(task)) for task in tasks for kind in self.kinds])
-        values = worth(expected, [(kind, self._kind.count(i)) for i, kind in enumerate(self.kinds)], weighing)
+        values = compute_values(
+            expected, [(kind, self._kind.count(i)) for i, kind in enumerate(self.kinds)], weighing
+        )
         self._values = (
             self._column([value for table in values.tables for value in table]),
             self._column(values.core_costs),
@@ -154,6 +156,6 @@ class Board:
             self._column(weights),
             most,
             classes,
-            self._column(thresholds(total)),
+            self._column(compute_thresholds(total)),
             total,
         )

@@ -14,7 +14,7 @@ from typing import Any
 
 from gpuyard.errors import YardError
 from gpuyard.model.units import MILLI
-from gpuyard.packing.knapsack import filled, pattern
+from gpuyard.packing.knapsack import fill_best, read_pattern
 from gpuyard.packing.tasks import NodeShape, Task, exact_milli
 from placing.protocol import Comparison, PodKind, kind_of
 
@@ -135,9 +135,9 @@ class Bound:
                 - memory * task.memory_mib / 1024
                 for i, task in ((i, self._tasks[i]) for i in shared)
             ]
-            best, first = filled(values, steps, self._room)
+            best, first = fill_best(values, steps, self._room)
             if best[-1] > duals[rows + kind] + _ENOUGH:
-                counts = pattern(first, steps, self._room)
+                counts = read_pattern(first, steps, self._room)
                 grown = self._add(kind, {shared[item]: count for item, count in counts.items()}, 1) or grown
         return grown
 

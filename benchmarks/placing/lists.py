@@ -9,7 +9,7 @@ from gpuyard.errors import BadInput
 from gpuyard.model.units import MILLI
 from gpuyard.packing.tasks import NodeShape, Task
 from gpuyard.sim.traces.builder import Builder
-from gpuyard.sim.traces.cells import RowError, name, show, whole
+from gpuyard.sim.traces.cells import RowError, name, parse_whole, show
 from gpuyard.sim.traces.source import Table, open_source
 
 _MOST = 10**9
@@ -39,9 +39,9 @@ def read_nodes(path: Path) -> list[NodeShape]:
         def node(cells: list[str]) -> NodeShape:
             return NodeShape(
                 name(cells[model], "model"),
-                whole(cells[gpus], "gpu", _GPUS_MAX),
-                whole(cells[cpu], "cpu_milli", _MOST),
-                whole(cells[memory], "memory_mib", _MOST),
+                parse_whole(cells[gpus], "gpu", _GPUS_MAX),
+                parse_whole(cells[cpu], "cpu_milli", _MOST),
+                parse_whole(cells[memory], "memory_mib", _MOST),
             )
 
         found = [shape for _name, _line, shape in _each(table, node)]
@@ -58,14 +58,14 @@ def read_pods(path: Path) -> list[Task]:
         gpus, milli, models = table.require("num_gpu"), table.require("gpu_milli"), table.column("gpu_spec")
 
         def pod(cells: list[str]) -> Task:
-            count = whole(cells[gpus], "num_gpu", _GPUS_MAX)
-            share = whole(cells[milli], "gpu_milli", MILLI) if count else 0
+            count = parse_whole(cells[gpus], "num_gpu", _GPUS_MAX)
+            share = parse_whole(cells[milli], "gpu_milli", MILLI) if count else 0
             if count and not share:
                 raise RowError(f"gpu_milli is {show(cells[milli])} for {count} GPUs")
             names = cells[models].split("|") if models >= 0 else []
             return Task(
-                whole(cells[cpu], "cpu_milli", _MOST),
-                whole(cells[memory], "memory_mib", _MOST),
+                parse_whole(cells[cpu], "cpu_milli", _MOST),
+                parse_whole(cells[memory], "memory_mib", _MOST),
                 count,
                 share,
                 tuple(dict.fromkeys(name(each, "gpu_spec") for each in names if each.strip())),

@@ -55,7 +55,7 @@ class Misuse(BadInput):
         """As it was typed, with `yard` before it."""
 
 
-def words_of(error: BaseException, told: object = "") -> str:
+def error_text(error: BaseException, told: object = "") -> str:
     """An error as a message has it: of the system what it refused, and where, unless that is `told` already.
 
     `engines/node/kernel/processes.py` has the same for what runs on the nodes of a cluster.
@@ -63,7 +63,7 @@ def words_of(error: BaseException, told: object = "") -> str:
     if isinstance(error, OSError):
         inner = getattr(error, "reason", None)
         if isinstance(inner, BaseException):
-            return words_of(inner, told)
+            return error_text(inner, told)
         if error.strerror:
             place = "" if error.filename in (None, "", told, str(told)) else f": {_text(error.filename)!r}"
             return f"{error.strerror}{place}"
@@ -79,7 +79,7 @@ _HINTS = {
 }
 
 
-def hint_for(error: OSError) -> str:
+def find_hint(error: OSError) -> str:
     """What to do about what the system refused; empty: its words say it."""
     return _HINTS.get(error.errno or 0, "")
 
@@ -88,14 +88,14 @@ def _text(name: object) -> str:
     return name.decode(errors="replace") if isinstance(name, bytes) else str(name)
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """A text as it may stand in a message: on one line, and not endless."""
     if len(text) > _TEXT_SHOWN_MAX:
         text = text[: _TEXT_SHOWN_MAX - 1] + "…"
     return repr(text)
 
 
-def plain(text: str, most: int) -> str:
+def printable_text(text: str, most: int) -> str:
     """A text as it may stand in a line of a log: of printable characters, the others escaped, and cut in the middle."""
     if len(text) > most:
         text = f"{text[: most // 2]} … {len(text):,} characters … {text[-most // 4 :]}"
@@ -110,7 +110,7 @@ def _escaped(code: int) -> str:
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
-def listed(names: Iterable[str]) -> str:
+def names_text(names: Iterable[str]) -> str:
     """Names as a sentence lists them, cut where the list gets too long to read."""
     every = list(names)
     shown = ", ".join(every[:_NAMES_SHOWN_MAX])
@@ -118,39 +118,41 @@ def listed(names: Iterable[str]) -> str:
     return f"{shown} and {left} more" if left > 0 else shown
 
 
-def counted(number: int | float, what: str) -> str:
+def count_text(number: int | float, what: str) -> str:
     """`1 GPU`, `1,200 GPUs`, `2.5 hours`."""
     said = f"{number:,}" if isinstance(number, int) else f"{number:g}"
     return f"{said} {what}{'' if number == 1 else 's'}"
 
 
-def remedy(word: str, known: Iterable[str], what: str) -> str:
+def suggest(word: str, known: Iterable[str], what: str) -> str:
     """What to write instead of an unknown word: the closest one, or else the choice."""
     names = list(known)[:_NAMES_COMPARED_MAX]
     close = did_you_mean(word, names)
     if close:
         return close
-    return f"known {what}: {listed(names)}" if names else "add it first"
+    return f"known {what}: {names_text(names)}" if names else "add it first"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The question for the known word that is closest to an unknown one; empty: none is close."""
-    close = closest(word, known)
-    return "did you mean " + " or ".join(map(quoted, close)) + "?" if close else ""
+    close = find_closest(word, known)
+    return "did you mean " + " or ".join(map(quote, close)) + "?" if close else ""
 
 
-def or_meant(word: str, known: Iterable[str]) -> str:
+def suggest_end(word: str, known: Iterable[str]) -> str:
     """The same as the end of a sentence that says otherwise what is known."""
     close = did_you_mean(word, known)
     return f"; {close}" if close else ""
 
 
-def closest(word: str, known: Iterable[str]) -> list[str]:
+def find_closest(word: str, known: Iterable[str]) -> list[str]:
     """Names that differ only in case, else those it abbreviates (`A100`), else the most similar one."""
     names, lower = list(known)[:_NAMES_COMPARED_MAX], word.lower()
     if lower.startswith("--"):
         # Dashes that every option begins with make no two of them alike.
-        return [f"--{name}" for name in closest(word[2:], [name[2:] for name in names if name[:2] == "--"])]
+        return [
+            f"--{name}" for name in find_closest(word[2:], [name[2:] for name in names if name[:2] == "--"])
+        ]
     same = [name for name in names if name.lower() == lower]
     if same:
         return same

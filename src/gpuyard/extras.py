@@ -9,7 +9,7 @@ import sys
 from urllib.parse import unquote, urlsplit
 
 
-def installing(extra: str) -> str:
+def install_text(extra: str) -> str:
     """What to type so that this installation has an extra."""
     from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415 (takes long to import)
 

@@ -17,7 +17,7 @@ LARGE_BYTES = 256 * 1024
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def pause_collection() -> Iterator[None]:
     """Nothing is collected meanwhile: the collector would look at thousands of new values, again and again."""
     was = gc.isenabled()
     gc.disable()
@@ -44,7 +44,7 @@ def give_back_free() -> None:
         _malloc_trim(0)
 
 
-def bare(error: E) -> E:
+def strip_traceback(error: E) -> E:
     """An error that has been dealt with, without the calls in which it was raised; likewise those it came from.
 
     They hold what they worked on, such as a long script, and often the error itself: then only the collector would free

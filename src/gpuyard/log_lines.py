@@ -4,8 +4,8 @@ A record is one line: control characters in it are escaped, each of its fields i
 a traceback stand below it, marked, so that none of them passes for a record. Records that are alike are written up to a
 few at a time; those left out are counted ("… 312 more like this").
 
-What one person does takes no lines from what others do: a record that names its person (`by`) is counted with that
-person's alone. So many persons have a part of their own at a time; those beyond share one.
+What one person does takes no lines from what others do: a record that names its person (`person_extra`) is counted with
+that person's alone. So many persons have a part of their own at a time; those beyond share one.
 """
 
 import logging
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from gpuyard.errors import plain
+from gpuyard.errors import printable_text
 
 FIELD_CHARS_MAX = 300
 RECORD_CHARS_MAX = 2000
@@ -46,7 +46,10 @@ class LineFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The text of a record."""
-        name, said = plain(record.name, FIELD_CHARS_MAX), plain(_message(record), RECORD_CHARS_MAX)
+        name, said = (
+            printable_text(record.name, FIELD_CHARS_MAX),
+            printable_text(_message(record), RECORD_CHARS_MAX),
+        )
         when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
         line = f"{when} {record.levelname} {name}: {said}"
         if not record.exc_info or record.exc_info[0] is None:
@@ -55,7 +58,7 @@ class LineFormatter(logging.Formatter):
         if len(below) > TRACE_LINES_MAX:
             half = TRACE_LINES_MAX // 2
             below = [*below[:half], f"… {len(below) - 2 * half:,} lines …", *below[-half:]]
-        return "\n".join([line, *[TRACE_MARK + plain(each, FIELD_CHARS_MAX) for each in below]])
+        return "\n".join([line, *[TRACE_MARK + printable_text(each, FIELD_CHARS_MAX) for each in below]])
 
 
 def _message(record: logging.LogRecord) -> str:
@@ -71,12 +74,12 @@ def _message(record: logging.LogRecord) -> str:
 
 def _field(value: object) -> object:
     if isinstance(value, str):
-        return plain(value, FIELD_CHARS_MAX)
+        return printable_text(value, FIELD_CHARS_MAX)
     # An exception may have come from what a client sent.
-    return plain(str(value), FIELD_CHARS_MAX) if isinstance(value, BaseException) else value
+    return printable_text(str(value), FIELD_CHARS_MAX) if isinstance(value, BaseException) else value
 
 
-def by(person: str) -> dict[str, str]:
+def person_extra(person: str) -> dict[str, str]:
     """The `extra` of a record that tells what a person did."""
     return {"person": person}
 
@@ -148,7 +151,7 @@ class RepeatFilter(logging.Filter):
         if kind.out and kind.last is not None:
             out, last = kind.out, kind.last
             kind.out, kind.last = 0, None
-            like = plain(str(last.msg), _SHOWN_CHARS)
+            like = printable_text(str(last.msg), _SHOWN_CHARS)
             told = f"… %s more like this{' of %s' if kind.person else ''}: %s"
             named = (kind.person,) if kind.person else ()
             # Past this filter.
@@ -158,7 +161,7 @@ class RepeatFilter(logging.Filter):
 
     def _source(self, record: logging.LogRecord, now_s: float) -> tuple[str, _Allowance]:
         """Whose part of the log a record is: of a person, of all persons without one, or of the program."""
-        person = plain(str(getattr(record, "person", "")), _SHOWN_CHARS)
+        person = printable_text(str(getattr(record, "person", "")), _SHOWN_CHARS)
         if not person:
             return "", self._of((record.name,), SOURCE_BURST, SOURCE_PER_S, now_s)
         found = self._persons.get(person)

@@ -15,7 +15,7 @@ Light, and without any import but that of errors: every command line needs it.
 import re
 from collections.abc import Iterable
 
-from gpuyard.errors import quoted
+from gpuyard.errors import quote
 
 MISSING = "–"
 """What stands in a report for a figure that nobody knows."""
@@ -36,24 +36,24 @@ _MILLION = 1_000_000
 def _exact(text: str, what: str) -> tuple[int, int]:
     """A number as a fraction of two integers."""
     if not _NUMBER.fullmatch(text):
-        raise ValueError(f"must be {what}, not {quoted(text)}")
+        raise ValueError(f"must be {what}, not {quote(text)}")
     above, _, below = text.partition(".")
     return int(above + below), 10 ** len(below)
 
 
-def whole(text: str, *, least: int, most: int) -> int:
+def parse_whole(text: str, *, least: int, most: int) -> int:
     """A whole number within bounds."""
     value, of = _exact(text, "a whole number")
     if value % of:
         raise ValueError(f"must be a whole number, not {text}")
-    return scaled(text, "a whole number", scale=1, grain="1", least=least, most=most)
+    return parse_scaled(text, "a whole number", scale=1, grain="1", least=least, most=most)
 
 
-def scaled(text: str, what: str, *, scale: int, grain: str, least: int, most: int) -> int:
+def parse_scaled(text: str, what: str, *, scale: int, grain: str, least: int, most: int) -> int:
     """An exact number, counted in parts of which `scale` are one; at least so many parts, and at most `most` whole."""
     value, of = _exact(text, what)
     if value * scale < least * of:
-        raise ValueError(f"must be {what} of at least {decimal(least, scale)}, not {text}")
+        raise ValueError(f"must be {what} of at least {decimal_text(least, scale)}, not {text}")
     if value > most * of:
         raise ValueError(f"must be {what} of at most {most}, not {text}")
     parts, rest = divmod(value * scale, of)
@@ -62,8 +62,8 @@ def scaled(text: str, what: str, *, scale: int, grain: str, least: int, most: in
     return parts
 
 
-def decimal(parts: int, scale: int = 1) -> str:
-    """The inverse of `scaled`: a number in decimal notation, to a millionth."""
+def decimal_text(parts: int, scale: int = 1) -> str:
+    """The inverse of `parse_scaled`: a number in decimal notation, to a millionth."""
     above, below = divmod((2 * parts * _MILLION + scale) // (2 * scale), _MILLION)
     return f"{above}.{below:06}".rstrip("0") if below else str(above)
 
@@ -74,19 +74,21 @@ def rounded(value: float) -> str:
     return written if abs(float(written)) < 10 else f"{value:.0f}"
 
 
-def gpu_milli(text: str) -> int:
+def parse_gpu_milli(text: str) -> int:
     """A number of GPUs, zero included, in milli-GPU."""
-    return scaled(text, "a number of GPUs", scale=MILLI, grain="0.001 GPU", least=0, most=GPUS_MAX)
+    return parse_scaled(text, "a number of GPUs", scale=MILLI, grain="0.001 GPU", least=0, most=GPUS_MAX)
 
 
-def gpu_milli_positive(text: str) -> int:
+def parse_positive_gpu_milli(text: str) -> int:
     """A number of GPUs above zero, in milli-GPU."""
-    return scaled(text, "a number of GPUs", scale=MILLI, grain="0.001 GPU", least=1, most=GPUS_MAX)
+    return parse_scaled(text, "a number of GPUs", scale=MILLI, grain="0.001 GPU", least=1, most=GPUS_MAX)
 
 
-def cpu_milli(text: str) -> int:
+def parse_cpu_milli(text: str) -> int:
     """A number of cores, in milli-CPU."""
-    return scaled(text, "a number of cores", scale=MILLI, grain="0.001 core", least=1, most=CPUS_PER_NODE_MAX)
+    return parse_scaled(
+        text, "a number of cores", scale=MILLI, grain="0.001 core", least=1, most=CPUS_PER_NODE_MAX
+    )
 
 
 # -- durations -----------------------------------------------------------------------------------------------------
@@ -107,11 +109,11 @@ _ROUNDED_UNITS = (("s", 1, 60), ("min", 60, 3600), ("h", 3600, 48 * 3600))
 """Name, seconds, and the seconds from which the next unit takes over."""
 
 
-def duration_ms(text: str) -> int:
+def parse_duration_ms(text: str) -> int:
     """A duration such as `90s`, `10m`, `24h`, `7d` or `1h30m`, in milliseconds."""
     match = re.fullmatch(DURATION_PATTERN, text)
     if not match or not text:
-        raise ValueError(f"must be a duration such as 90s, 10m, 24h, 7d or 1h30m, not {quoted(text)}")
+        raise ValueError(f"must be a duration such as 90s, 10m, 24h, 7d or 1h30m, not {quote(text)}")
     parts = zip(match.groups(), _UNITS_MS, strict=True)
     value = sum(int(part[:-1]) * unit for part, (unit, _letter) in parts if part)
     if value > DURATION_MS_MAX:
@@ -119,16 +121,16 @@ def duration_ms(text: str) -> int:
     return value
 
 
-def duration_positive_ms(text: str) -> int:
+def parse_positive_duration_ms(text: str) -> int:
     """A duration above zero, in milliseconds."""
-    value = duration_ms(text)
+    value = parse_duration_ms(text)
     if value == 0:
         raise ValueError(f"must be longer than zero, not {text}")
     return value
 
 
 def duration_text(value_ms: int) -> str:
-    """A duration in the notation of the file, in whole seconds: the inverse of `duration_ms`."""
+    """A duration in the notation of the file, in whole seconds: the inverse of `parse_duration_ms`."""
     parts, rest = [], value_ms
     for unit, letter in _UNITS_MS:
         count, rest = divmod(rest, unit)
@@ -143,21 +145,21 @@ def duration_in_one_unit(value_ms: int) -> str:
     return f"{value_ms // unit}{letter}"
 
 
-def kept_ms(text: str) -> int:
+def parse_kept_ms(text: str) -> int:
     """How long something is kept: a duration above zero, or `forever`, which is 0."""
-    return 0 if text == FOREVER else duration_positive_ms(text)
+    return 0 if text == FOREVER else parse_positive_duration_ms(text)
 
 
 def kept_text(value_ms: int) -> str:
-    """The inverse of `kept_ms`."""
+    """The inverse of `parse_kept_ms`."""
     return duration_text(value_ms) if value_ms else FOREVER
 
 
-def gpu_hours_ms(text: str) -> int:
+def parse_gpu_hours_ms(text: str) -> int:
     """GPU-hours, in milliseconds of a whole GPU."""
     grain = "a millisecond of a GPU"
     least, most = HOUR_MS // MILLI, GPU_HOURS_MAX
-    return scaled(text, "a number of GPU-hours", scale=HOUR_MS, grain=grain, least=least, most=most)
+    return parse_scaled(text, "a number of GPU-hours", scale=HOUR_MS, grain=grain, least=least, most=most)
 
 
 def gpu_hours_text(hours: float) -> str:
@@ -240,10 +242,10 @@ _MEMORY = re.compile(MEMORY_PATTERN)
 _KIB = {"K": 1, "M": 1024, "G": 1024**2, "T": 1024**3}
 
 
-def memory_mib(text: str) -> int:
+def parse_memory_mib(text: str) -> int:
     """An amount of memory such as `512M`, `80G` or `1.5TiB`, in MiB. All spellings are powers of 1024."""
     if not _MEMORY.fullmatch(text):
-        raise ValueError(f"must be an amount of memory such as 512M, 80G or 1T, not {quoted(text)}")
+        raise ValueError(f"must be an amount of memory such as 512M, 80G or 1T, not {quote(text)}")
     figure = text.rstrip("iB")
     value, of = _exact(figure[:-1], "an amount")
     mib, rest = divmod(value * _KIB[figure[-1]], of * 1024)
@@ -256,13 +258,13 @@ def memory_mib(text: str) -> int:
     return mib
 
 
-def stored_mib(text: str) -> int:
+def parse_stored_mib(text: str) -> int:
     """An amount of the store in MiB, as of memory; 0: any amount."""
-    return 0 if text == "0" else memory_mib(text)
+    return 0 if text == "0" else parse_memory_mib(text)
 
 
 def memory_text(mib: int) -> str:
-    """An amount in the notation of the file: the inverse of `memory_mib`."""
+    """An amount in the notation of the file: the inverse of `parse_memory_mib`."""
     return f"{mib // GIB_MIB}G" if mib % GIB_MIB == 0 else f"{mib}M"
 
 
@@ -311,10 +313,10 @@ def rate_text(value: float) -> str:
 PERCENT_MAX = 1000
 
 
-def percent(text: str) -> int:
+def parse_percent(text: str) -> int:
     """A part of a budget of which people are told."""
     if not (text.isdecimal() and 1 <= int(text) <= PERCENT_MAX):
-        raise ValueError(f"must be a whole number from 1 to {PERCENT_MAX}, in percent, not {quoted(text)}")
+        raise ValueError(f"must be a whole number from 1 to {PERCENT_MAX}, in percent, not {quote(text)}")
     return int(text)
 
 
@@ -355,23 +357,23 @@ CENTS, FINE = 2, 4
 """Digits after the point."""
 
 
-def micro_usd(text: str, most: int = PRICE_USD_MAX) -> int:
+def parse_micro_usd(text: str, most: int = PRICE_USD_MAX) -> int:
     """Dollars, in micro-dollars."""
-    return scaled(text, "an amount in USD", scale=MICRO_USD, grain="0.000001 USD", least=0, most=most)
+    return parse_scaled(text, "an amount in USD", scale=MICRO_USD, grain="0.000001 USD", least=0, most=most)
 
 
-def budget_usd(text: str) -> int:
+def parse_budget_usd(text: str) -> int:
     """Dollars that a budget has, in micro-dollars; above zero."""
     grain, least, most = "0.000001 USD", MICRO_USD // 100, BUDGET_USD_MAX
-    return scaled(text, "an amount in USD", scale=MICRO_USD, grain=grain, least=least, most=most)
+    return parse_scaled(text, "an amount in USD", scale=MICRO_USD, grain=grain, least=least, most=most)
 
 
-def share_weight(text: str) -> int:
+def parse_share_weight(text: str) -> int:
     """Dollars an hour, in milli-dollars; above zero, because otherwise a model's usage would never count."""
-    return scaled(text, "an amount in USD", scale=MILLI, grain="0.001 USD", least=1, most=PRICE_USD_MAX)
+    return parse_scaled(text, "an amount in USD", scale=MILLI, grain="0.001 USD", least=1, most=PRICE_USD_MAX)
 
 
-def digits(amounts: Iterable[int | None]) -> int:
+def count_digits(amounts: Iterable[int | None]) -> int:
     """Digits for amounts that stand in one table or sentence: cents; finer where one is below a dollar and no cents.
 
     So all of them have as many, and what adds up is seen to add up.
@@ -380,9 +382,9 @@ def digits(amounts: Iterable[int | None]) -> int:
     return FINE if odd else CENTS
 
 
-def usd(micro: int, places: int = 0, *, up: bool = False) -> str:
+def usd_text(micro: int, places: int = 0, *, up: bool = False) -> str:
     """`$1,234.50`, `-$0.0043`, rounded to the nearest, or `up`; `places`: digits, 0 for those of this amount alone."""
-    places = places or digits([micro])
+    places = places or count_digits([micro])
     unit = MICRO_USD // 10**places
     whole = -(-micro // unit) if up else (2 * abs(micro) + unit) // (2 * unit) * (-1 if micro < 0 else 1)
     sign, whole = ("-", -whole) if whole < 0 else ("", whole)
@@ -391,10 +393,10 @@ def usd(micro: int, places: int = 0, *, up: bool = False) -> str:
 
 def usd_axis(micro: float) -> str:
     """An amount on an axis and beside a bar: `$12`, `$12.50`."""
-    return usd(round(micro)) if micro % MICRO_USD else f"${micro / MICRO_USD:,.0f}"
+    return usd_text(round(micro)) if micro % MICRO_USD else f"${micro / MICRO_USD:,.0f}"
 
 
-def rate_usd(micro: int) -> str:
+def hour_rate_text(micro: int) -> str:
     """The price of an hour or a kWh: `$2.50`, `$0.0125`; all its digits, two at least."""
     above, rest = divmod(micro, MICRO_USD)
     return f"${above:,}.{f'{rest:06}'.rstrip('0').ljust(2, '0')}"

@@ -10,7 +10,7 @@ import pytest
 
 from e2e.conftest import Box
 from gpuyard.config.reading import loads
-from gpuyard.control.fleet import chosen
+from gpuyard.control.fleet import choose_fleet
 from gpuyard.engines.registry import EngineKind, register, unregister
 from gpuyard.keys.problems import ConfigError
 from rigs.boxes import found, install
@@ -90,7 +90,7 @@ def test_a_wrong_key_is_found_in_its_line(tmp_path: Path, wrong: str, text: str)
 def test_an_engine_that_is_registered_is_offered_too() -> None:
     register(EngineKind("toy", lambda _keys, _context: pytest.fail("nothing is built here")))
     try:
-        fleet = chosen(loads("version: 1\nclusters: {one: {engine: toy}}\n"), "")
+        fleet = choose_fleet(loads("version: 1\nclusters: {one: {engine: toy}}\n"), "")
         assert "jobs are handed to toy" == fleet.words()
         with pytest.raises(ConfigError, match="engine toy has no keys"):
             loads("version: 1\nclusters: {one: {engine: toy, toy: {a: 1}}}\n")

@@ -9,7 +9,7 @@ import pytest
 from e2e.conftest import Box
 from gpuyard.api.client import Refused
 from gpuyard.config.reading import loads
-from gpuyard.control.fleet import chosen
+from gpuyard.control.fleet import choose_fleet
 from gpuyard.engines.contract import Launch, Part, Phase, Recipe
 from gpuyard.engines.observer import LooksOn, Observer
 from gpuyard.engines.registry import Context, EngineKind, register
@@ -162,7 +162,7 @@ def on_nodes(box: Box, job: str) -> dict[str, int]:
 def test_its_kind_makes_what_the_keys_say(far: World, near: World, tmp_path: Path) -> None:
     with registered():
         config = loads(FILE.format(far=far.address, near=near.address))
-        fleet = chosen(config, "")
+        fleet = choose_fleet(config, "")
     assert {"far": False} == config.settings.observed
     assert [True, False] == [cluster.observed for cluster in fleet.clusters]
     looks, drives = [KIND.made(cluster.keys, context(tmp_path, cluster.name)) for cluster in fleet.clusters]

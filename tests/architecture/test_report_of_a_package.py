@@ -13,7 +13,7 @@ import pytest
 from e2e.conftest import Box
 from gpuyard.api.client import Client, Refused
 from gpuyard.errors import YardError
-from gpuyard.reports import installed, registry
+from gpuyard.reports import installed_reports, registry
 from rigs.described import DescribedClient, Description
 
 REPORT = '''"""Users by the GPUs that their jobs ask for."""
@@ -165,6 +165,6 @@ def test_it_is_a_route_a_call_of_the_client_and_described(box: Installed) -> Non
 def test_one_that_cannot_be_loaded_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, "nothing_there:REPORT")
     monkeypatch.syspath_prepend(tmp_path)
-    assert {"askers": "nothing_there:REPORT"} == installed.installed()
+    assert {"askers": "nothing_there:REPORT"} == installed_reports.find_installed()
     with pytest.raises(YardError, match=r"the report askers \(nothing_there:REPORT\) cannot be loaded"):
-        registry.others()
+        registry.load_outside_reports()

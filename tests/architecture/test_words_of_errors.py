@@ -48,7 +48,7 @@ def test_no_error_of_the_system_is_told_as_it_is() -> None:
         for line in _raw(handler)
     ]
     assert [] == found, (
-        "gpuyard.errors.words_of says it in words; on nodes: engines.node.kernel.processes.words_of"
+        "gpuyard.errors.error_text says it in words; on nodes: engines.node.kernel.processes.error_text"
     )
 
 
@@ -65,16 +65,16 @@ def test_no_error_of_the_system_is_told_as_it_is() -> None:
     ],
 )
 def test_what_the_system_refused_and_where(error: OSError, words: str) -> None:
-    assert (words, words) == (errors.words_of(error), processes.words_of(error))
+    assert (words, words) == (errors.error_text(error), processes.error_text(error))
 
 
 def test_a_place_that_is_told_already_is_not_told_twice() -> None:
     refusal = PermissionError(errno.EACCES, "Permission denied", "/x/y")
-    assert "Permission denied" == errors.words_of(refusal, Path("/x/y"))
-    assert "Connection refused" == errors.words_of(
+    assert "Permission denied" == errors.error_text(refusal, Path("/x/y"))
+    assert "Connection refused" == errors.error_text(
         URLError(OSError(errno.ECONNREFUSED, "Connection refused"))
     )
-    assert "a b" == errors.words_of(ValueError("a\n\tb"))
-    assert "Free some space, and try again." == errors.hint_for(
+    assert "a b" == errors.error_text(ValueError("a\n\tb"))
+    assert "Free some space, and try again." == errors.find_hint(
         OSError(errno.ENOSPC, "No space left on device")
     )

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from gpuyard.engines.apart import EngineApart, Making, spare
 from gpuyard.engines.contract import AttemptReport, Engine, Launch, Part, Phase, Recipe
+from gpuyard.engines.engine_process import EngineApart, Making, fork_spare
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.fencing import MEANS
 from gpuyard.engines.local.hosts import EmulatedGpus, PretendedNodes, ThisMachine
@@ -310,7 +310,7 @@ class ApartRig(LocalRig):
         super().__init__(folder, nodes=ONE_NODE)
         context = Context("", self.data, self.data)
         making = Making("local", LocalCluster(ONE_NODE), context)
-        self.engine: Engine = EngineApart(self.engine, making, spare())
+        self.engine: Engine = EngineApart(self.engine, making, fork_spare())
 
     def close(self) -> None:
         self.engine.close()

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from contract.rigs import EPOCH, ApartRig, Program, ended, launch, look, until_alive
-from gpuyard.engines import apart
-from gpuyard.engines.apart import EngineApart
+from gpuyard.engines import engine_process
 from gpuyard.engines.contract import Answer, Phase, Stale, StopRequest, Transient
+from gpuyard.engines.engine_process import EngineApart
 from gpuyard.model import Outcome
 from harness.patience import Patience, patient, until
 
@@ -125,21 +125,21 @@ def test_an_end_is_heard_of(rig: ApartRig) -> None:
 
 def test_it_has_none_of_the_servers_files(tmp_path: Path) -> None:
     with (tmp_path / "secret").open("w") as file:
-        line = apart.spare()
+        line = engine_process.fork_spare()
         try:
             # It closes them first of all, and has to come to that.
             until(lambda: 5 == len(os.listdir(f"/proc/{line.process.pid}/fd")))
             names = [os.readlink(each) for each in Path(f"/proc/{line.process.pid}/fd").iterdir()]
         finally:
-            apart.end(line)
+            engine_process.end(line)
         assert file.name not in names
         assert 2 == len([name for name in names if name.startswith("socket:")])
 
 
 SERVER = """
 import os, sys, time
-from gpuyard.engines import apart
-print(apart.spare().process.pid, flush=True)
+from gpuyard.engines import engine_process
+print(engine_process.fork_spare().process.pid, flush=True)
 time.sleep(600)
 """
 

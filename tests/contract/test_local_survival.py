@@ -688,7 +688,7 @@ def test_a_process_whose_first_thread_has_ended_is_killed_like_any_other(
     try:
         local.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.CANCELLED, 200)])
         assert Outcome.CANCELLED is ended(local, "y-1-1").outcome
-        assert not processes.runs(pid)
+        assert not processes.is_running(pid)
     finally:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -706,7 +706,7 @@ def test_a_process_whose_first_thread_has_ended_does_not_outlive_its_supervisor(
         os.kill(claimed_pid(local, "y-1-1"), signal.SIGKILL)
         wait_gone(claimed_pid(local, "y-1-1"))
         assert Outcome.NODE_FAIL is ended(local, "y-1-1").outcome
-        assert not processes.runs(pid)
+        assert not processes.is_running(pid)
     finally:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

@@ -19,7 +19,7 @@ import pytest
 
 from gpuyard.engines.machine import nvml
 from gpuyard.engines.machine.nvml import GpuReading
-from gpuyard.model.gpu_names import model_measured
+from gpuyard.model.gpu_names import recognise_model
 from gpuyard.model.mig import MIG_MODELS
 from hardware import guard, put_back, settings
 
@@ -58,7 +58,7 @@ class Hardware:
         self.gpus: list[GpuReading] = nvml.read_gpus()
         if not self.gpus:
             raise LookupError("there is no NVIDIA GPU on this machine")
-        self.geometry = MIG_MODELS[model_measured(self.gpus[0].name, self.gpus[0].memory_mib)]
+        self.geometry = MIG_MODELS[recognise_model(self.gpus[0].name, self.gpus[0].memory_mib)]
         self.python = os.environ.get("GPU_PYTHON") or python_with_torch()
 
     def command(self, *words: object) -> list[str]:

@@ -16,9 +16,9 @@ from typing import Any
 from gpuyard.config.reading import loads
 from gpuyard.control.projections.ledger import Ledger
 from gpuyard.control.projections.waits import Waits
-from gpuyard.control.upkeep.filling import Filler
-from gpuyard.control.upkeep.waiting import WaitMeter
-from gpuyard.core.explain.budget_use import named_uses
+from gpuyard.control.upkeep.projection_filler import Filler
+from gpuyard.control.upkeep.wait_recorder import WaitMeter
+from gpuyard.core.explain.budget_use import list_named_uses
 from gpuyard.engines.contract import Launch
 from gpuyard.ledger.units import month_days
 from gpuyard.model import AttemptMeasured, Capability, Event, Mig, MonthClosed, Whole
@@ -246,7 +246,7 @@ class Simulated:
         while filler.step(EPOCH):
             pass
         assert {} == filler.errors
-        uses = [(use, 0) for use in named_uses(state, now_ms)]
+        uses = [(use, 0) for use in list_named_uses(state, now_ms)]
         configs = SimpleNamespace(budgets=lambda: uses, tenants=lambda _sight: [])
         return SimpleNamespace(store=store, now_ms=now_ms, configs=configs)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from gpuyard.control.loop.loop import Controller
 from gpuyard.control.replica.replica import Replica
-from gpuyard.core.explain.admission import never
+from gpuyard.core.explain.admission import impossible_reason
 from gpuyard.core.state.dump import canonical
 from gpuyard.engines.contract import EngineError, Launch, Recipe, Stale
 from gpuyard.model import (
@@ -250,7 +250,7 @@ class Trial:
 
     def submit(self) -> None:
         spec, rng = self._spec(), self.rng
-        if never(self.replica.state, spec) is not None:
+        if impossible_reason(self.replica.state, spec) is not None:
             return
         limit_ms = rng.choice([0, 60_000, 600_000])
         run_ms = rng.choice([10, 2000, 30_000, 200_000, 900_000])
@@ -274,7 +274,7 @@ class Trial:
     def submit_array(self) -> None:
         """Some tasks of which some may run at a time."""
         spec, rng = self._spec(), self.rng
-        if never(self.replica.state, spec) is not None:
+        if impossible_reason(self.replica.state, spec) is not None:
             return
         tasks, at_once, held = rng.randint(1, 5), rng.choice([0, 1, 2]), rng.random() < 0.3
 

@@ -298,15 +298,17 @@ FAULTS = [
     Planted(
         "a reused pid is taken for the supervisor",
         "engines/machine/processes.py",
-        "stat is not None and stat.ticks == identity.ticks and not gone",
-        "stat is not None and not gone",
+        "stat is not None and stat.ticks == identity.ticks and not is_gone",
+        "stat is not None and not is_gone",
         CONTRACT,
     ),
     Planted(
         "another boot is not noticed",
         "engines/machine/processes.py",
-        "    if identity.boot != boot or identity.pid <= 0:\n        return False\n    stat = stat_of(identity.pid)\n",
-        "    if identity.pid <= 0:\n        return False\n    stat = stat_of(identity.pid)\n",
+        "    if identity.boot != boot or identity.pid <= 0:\n"
+        "        return False\n"
+        "    stat = read_stat(identity.pid)\n",
+        "    if identity.pid <= 0:\n        return False\n    stat = read_stat(identity.pid)\n",
         CONTRACT,
     ),
     Planted(
@@ -335,8 +337,8 @@ FAULTS = [
     Planted(
         "jobs ahead that would take the room are not named",
         "core/explain/why.py",
-        "            if self._add(in_line(trial, number)):\n",
-        "            if number > 9 and self._add(in_line(trial, number)):\n",
+        "            if self._add(blocking_reasons(trial, number)):\n",
+        "            if number > 9 and self._add(blocking_reasons(trial, number)):\n",
         LIFTS,
     ),
     Planted(
@@ -398,14 +400,14 @@ FAULTS = [
     Planted(
         "GPUs of the reserve are cut",
         "core/fleet/mig_placing.py",
-        "    return whole_free(nodes) - nodes.whole_reserve if",
-        "    return whole_free(nodes) if",
+        "    return count_whole_free(nodes) - nodes.whole_reserve if",
+        "    return count_whole_free(nodes) if",
         PINS,
     ),
     Planted(
         "jobs are stopped so that others stay whole",
         "core/schedule/preempt.py",
-        "by_force(nodes) if record.shape.profile else None",
+        "note_before_force(nodes) if record.shape.profile else None",
         "None",
         "tests/unit/core/test_slicing.py",
     ),

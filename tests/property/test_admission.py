@@ -14,12 +14,12 @@ from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import Right, Role
 from gpuyard.control.admission.admit import Admitted, admit
 from gpuyard.control.admission.dependencies import Dependency
-from gpuyard.control.admission.recorded import Remembered
-from gpuyard.control.admission.wanted import Wanted, new_job
+from gpuyard.control.admission.judgement_cache import Remembered
+from gpuyard.control.admission.wanted import Wanted, make_job
 from gpuyard.control.refusals import Refusal
 from gpuyard.control.replica.labels import Label
 from gpuyard.core import InvalidEvent, State, apply
-from gpuyard.core.explain.admission import never
+from gpuyard.core.explain.admission import impossible_reason
 from gpuyard.engines.contract import Container
 from gpuyard.model import (
     Ask,
@@ -226,7 +226,7 @@ def test_dry_run_submission_and_log_agree(tmp_path: Path, seed: int) -> None:
             values = {name: rng.choice(each) for name, each in VALUES.items() if rng.random() < RARE / 2}
             values |= {"dependencies": (), "tenant": rng.choice(["research/vision", "product/dee"])}
             image = values.pop("image", "")
-            new = new_job(command=("true",), containers=(Container(image),) if image else (), **values)
+            new = make_job(command=("true",), containers=(Container(image),) if image else (), **values)
             with service.replica.lock:
                 tried = answer(lambda new=new: service.requests.rehearse(PEOPLE[0], new))
             done = answer(lambda new=new: service.requests.submit(PEOPLE[0], new).result(120))
@@ -239,7 +239,7 @@ def test_dry_run_submission_and_log_agree(tmp_path: Path, seed: int) -> None:
                 service.replica.state.jobs[done.first_id + (new.wanted.array is not None)].job,
             )
             assert expected.spec == written.spec
-            assert None is never(service.replica.state, written.spec)
+            assert None is impossible_reason(service.replica.state, written.spec)
             taken += 1
         assert taken > 20
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
-from gpuyard.core.explain.budget_use import named_uses, reached
+from gpuyard.core.explain.budget_use import find_reached, list_named_uses
 from gpuyard.core.quota.budgets import Spend, window_at
 from gpuyard.core.state import dump
 from gpuyard.model import (
@@ -109,7 +109,7 @@ def test_what_is_spent_is_the_integral_over_all_attempts(
             here.apply(Ticked(here.now_ms))
         here.step()
         for state in (here.state, dump.load(dump.dump(here.state))):
-            for use in named_uses(state, here.now_ms):
+            for use in list_named_uses(state, here.now_ms):
                 spend = state.tenants.spend[state.tenants.budget_row[use.rule.name]]
                 assert spend is not None
                 assert sum(_integral(use.rule, here.log, here.now_ms, running=False).values()) == spend.spent
@@ -118,9 +118,9 @@ def test_what_is_spent_is_the_integral_over_all_attempts(
                 assert use.left >= spend.left, "what is set aside covers what may still be spent"
                 if use.rule.action is BudgetAction.HARD:
                     assert spend.left >= 0, f"{use.rule.name} is overdrawn by {-spend.left}"
-        for event in reached(here.state, here.now_ms):
+        for event in find_reached(here.state, here.now_ms):
             here.apply(event)
-        assert [] == reached(here.state, here.now_ms), "told once"
+        assert [] == find_reached(here.state, here.now_ms), "told once"
 
 
 class BudgetMachine(machine.YardMachine):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuyard.control.projections.following import Rows
-from gpuyard.ledger.accounts import Owner, Prices, read_entry, summed
+from gpuyard.ledger.accounts import Owner, Prices, read_entry, sum_entries
 from gpuyard.ledger.books import Books
 from gpuyard.ledger.jobs import JobBook
 from gpuyard.ledger.units import CATEGORIES, CHARGED, ENERGY, FLEET, PARTS, month_of
@@ -429,13 +429,13 @@ def check_money(steps: list[Any]) -> None:
             sum(line.rest for line in lines),
         )
         for by in (("tenant", "model"), ("user", "day"), ("class", "market"), ("cluster", "pool"))
-        for lines in [summed(entries, by, places, owners, prices, whole=True)]
+        for lines in [sum_entries(entries, by, places, owners, prices, whole=True)]
     }
 
     assert 1 == len(totals)
     ((charged, fleet, rest),) = totals
     assert fleet - charged == rest
-    lines = summed(entries, ("tenant",), places, owners, prices)
+    lines = sum_entries(entries, ("tenant",), places, owners, prices)
     assert fleet == sum([line.charged for line in lines]) + rest, "what is shown adds up, without a remainder"
 
 

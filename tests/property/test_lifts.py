@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from gpuyard.core import Explanation, apply, why
+from gpuyard.core import Explanation, apply, explain_why
 from gpuyard.core.state.dump import canonical, derived
 from gpuyard.model import After, AfterKind, Event, GpusTaken, Job, JobSubmitted, Outcome, Plan, PolicySpec
 from gpuyard.policies import registry
@@ -62,7 +62,7 @@ class LiftedYard(Yard):
 
     def _check(self, job_id: int) -> None:
         before = canonical(self.state), derived(self.state)
-        told = why(self.state, self.policy, job_id, self.now_ms)
+        told = explain_why(self.state, self.policy, job_id, self.now_ms)
         assert before == (canonical(self.state), derived(self.state)), "asking why moved something"
         assert told is not None
         with noted(self, told):
@@ -127,7 +127,7 @@ def bare_yards(draw: st.DrawFn) -> BareYard:
 def check_bare(yard: BareYard) -> None:
     """Every job that waits."""
     for job_id in [job_id for job_id, record in yard.state.jobs.items() if record.phase is None]:
-        told = why(yard.state, yard.policy, job_id, yard.now_ms)
+        told = explain_why(yard.state, yard.policy, job_id, yard.now_ms)
         assert told is not None
         with noted(yard, told):
             judge(yard, told, books=False)

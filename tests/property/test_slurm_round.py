@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpuyard.config import Config
 from gpuyard.config.reading import loads
 from gpuyard.config.slurm.exporting import Wishes, export
-from gpuyard.config.slurm.importing import document
+from gpuyard.config.slurm.importing import make_document
 from gpuyard.engines.slurm.site import site
 from gpuyard.engines.slurm.site.gpu_types import GpuTypes
 from gpuyard.engines.slurm.site.notes import Notes
@@ -105,7 +105,7 @@ def again(config: Config) -> Config:
     stand_in.run(files["sacctmgr.sh"])
     assert before == stand_in.texts()
     found = site.read({**site_texts(files, "rig"), **before}, {})
-    return loads(yaml.safe_dump(document(found, GpuTypes(), Notes()), sort_keys=False))
+    return loads(yaml.safe_dump(make_document(found, GpuTypes(), Notes()), sort_keys=False))
 
 
 @settings(max_examples=60, deadline=None)

@@ -13,7 +13,7 @@ import jsonschema_rs
 
 from gpuyard.api.client import Client
 from gpuyard.api.connecting.calling import Head
-from gpuyard.wire import described
+from gpuyard.wire import reply_schemas
 from gpuyard.wire.endpoints import API
 
 _PROPERTIES = "additionalProperties"
@@ -43,10 +43,10 @@ def closed(description: dict[str, Any]) -> dict[str, Any]:
 
 def held_to(form: str, value: Any) -> Any:
     """The value, which has the form of that reply and no field besides."""
-    parts = described.schemas([described.form(form)])
+    parts = reply_schemas.make_schemas([reply_schemas.find_form(form)])
     for each in parts.values():
         each[_PROPERTIES] = False
-    schema = {**described.ref(form), "components": {"schemas": parts}}
+    schema = {**reply_schemas.ref(form), "components": {"schemas": parts}}
     flaws = [error.message for error in jsonschema_rs.Draft202012Validator(schema).iter_errors(value)]
     assert not flaws, flaws
     return value

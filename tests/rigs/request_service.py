@@ -9,7 +9,7 @@ from typing import Any
 from gpuyard.config.values import Access
 from gpuyard.control.access.people import Person
 from gpuyard.control.access.people_in_force import PeopleInForce
-from gpuyard.control.admission.wanted import new_job
+from gpuyard.control.admission.wanted import make_job
 from gpuyard.control.commands.requests import RequestService
 from gpuyard.control.commands.wishes import Wish, WishedId
 from gpuyard.control.replica.committer import Committer
@@ -79,7 +79,7 @@ class Rig:
         self.replica.commit(None, make)
 
     def submit(self, who: Person = ROOT, **fields: object) -> int:
-        new = new_job(**{"command": ("true",), "gpus": 1, "name": "job", **fields})  # type: ignore[arg-type]
+        new = make_job(**{"command": ("true",), "gpus": 1, "name": "job", **fields})  # type: ignore[arg-type]
         return self.requests.submit(who, new).result(120).first_id
 
     def start(self, job_id: int, gpus: int = 1) -> None:

@@ -25,7 +25,7 @@ from gpuyard.model import (
 from gpuyard.model.units import DAY_MS, HOUR_MS
 from gpuyard.policies import registry
 from gpuyard.sim import generate
-from gpuyard.sim.faults import NodeChange, failures, spot_reclaims
+from gpuyard.sim.faults import NodeChange, draw_failures, read_spot_reclaims
 from gpuyard.sim.result import Result
 from gpuyard.sim.simulate import Simulation
 from gpuyard.sim.trace import Trace
@@ -162,7 +162,7 @@ def test_nothing_is_lost_under_failures(policy: str) -> None:
     """Every job ends once; what was used is what finished plus what was destroyed; waits add up."""
     jobs = generate.poisson(400, 64, 1.1, 3)
     fleet = pool(8)
-    changes = failures(8, 40 * H, mtbf_hours=60, repair_hours=1, seed=5)
+    changes = draw_failures(8, 40 * H, mtbf_hours=60, repair_hours=1, seed=5)
     result = run(jobs, policy, Settings(), fleet=fleet, node_changes=changes)
     assert sorted(result.job_id) == [i + 1 for i in range(400)]
     assert 0 == result.unfinished
@@ -175,7 +175,7 @@ def test_nothing_is_lost_under_failures(policy: str) -> None:
 def test_spot_nodes_follow_a_record(tmp_path: Path) -> None:
     path = tmp_path / "spot.json"
     path.write_text(json.dumps({"metadata": {"gap_seconds": 60}, "data": [2, 1, 0, 2]}))
-    changes = spot_reclaims(path, [4, 5], 180_000)
+    changes = read_spot_reclaims(path, [4, 5], 180_000)
     assert [
         NodeChange(60_000, 5, up=False, why="spot reclaim"),
         NodeChange(120_000, 4, up=False, why="spot reclaim"),
@@ -184,7 +184,7 @@ def test_spot_nodes_follow_a_record(tmp_path: Path) -> None:
     ] == changes
     path.write_text("[1, 2")
     with pytest.raises(BadInput, match="not an availability trace"):
-        spot_reclaims(path, [4], 1)
+        read_spot_reclaims(path, [4], 1)
 
 
 def test_an_interrupt_keeps_what_was_measured() -> None:

@@ -16,7 +16,7 @@ from gpuyard.config.reading import load, loads
 from gpuyard.engines.slurm.calls.commands import Commands
 from gpuyard.engines.slurm.observed import ObservedSlurm, key_of
 from gpuyard.engines.slurm.site.accounting import JobRow
-from gpuyard.engines.slurm.site.site import from_commands
+from gpuyard.engines.slurm.site.site import read_running_site
 from harness.patience import patient, until
 from rigs.slurm.cluster import SlurmCluster
 from rigs.slurm.policy import said
@@ -221,10 +221,13 @@ def test_a_recorded_run_is_replayed_much_as_it_was(rig: SlurmCluster) -> None:
     until(lambda: not rig.command("squeue", "-h").strip())
     until(
         lambda: (
-            6 == len([row for row in from_commands(commands, 1).jobs.rows if row.id >= first and row.end_ms])
+            6
+            == len(
+                [row for row in read_running_site(commands, 1).jobs.rows if row.id >= first and row.end_ms]
+            )
         )
     )
-    site = from_commands(commands, 1)
+    site = read_running_site(commands, 1)
     site.jobs.rows = [row for row in site.jobs.rows if row.id >= first]
 
     config, past = replay.imported(site, site.jobs.rows)

@@ -15,7 +15,7 @@ from e2e.conftest import Box
 from gpuyard.engines.slurm.calls.commands import Commands
 from gpuyard.engines.slurm.observed import ObservedSlurm, key_of
 from gpuyard.engines.slurm.site.accounting import read_jobs
-from gpuyard.engines.slurm.site.site import answer, sources
+from gpuyard.engines.slurm.site.site import answer, list_sources
 from harness.patience import until
 from rigs.slurm.cluster import SlurmCluster
 
@@ -57,7 +57,7 @@ def labels(box: Box, command: str) -> list[str]:
 
 def accounted(rig: SlurmCluster) -> dict[str, tuple[str, int, int]]:
     """What Slurm's own accounting has, by key."""
-    source = next(source for source in sources(1) if source.file == "jobs.txt")
+    source = next(source for source in list_sources(1) if source.file == "jobs.txt")
     text = answer(source, Commands(conf=str(rig.folder / "slurm.conf")).run)
     return {
         key_of(row): (row.state, row.start_ms, row.end_ms)

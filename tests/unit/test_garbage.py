@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from gpuyard.garbage import bare
+from gpuyard.garbage import strip_traceback
 
 SCRIPT = """
 import json, sys, threading
@@ -72,7 +72,7 @@ def test_an_error_that_was_dealt_with_holds_no_call_nor_does_the_one_it_came_fro
             except Deep:
                 raise ValueError from None
         except ValueError as error:
-            kept = bare(error)
+            kept = strip_traceback(error)
         assert [None] == [each() for each in seen]
         assert (None, None) == (kept.__context__, kept.__traceback__)
     finally:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.errors import plain
+from gpuyard.errors import printable_text
 from gpuyard.log_lines import (
     ALIKE_BURST,
     ALIKE_PER_S,
@@ -21,7 +21,7 @@ from gpuyard.log_lines import (
     TRACE_MARK,
     LineFormatter,
     RepeatFilter,
-    by,
+    person_extra,
 )
 
 FORGED = "2026-01-01T00:00:00Z INFO gpuyard: all is well"
@@ -56,7 +56,7 @@ class Log:
     def enter(self, person: str, job_id: int) -> None:
         """The line of a way into a job, as the API writes it."""
         made = record("%s: %s, job %s", person, "shell", job_id)
-        made.__dict__.update(by(person))
+        made.__dict__.update(person_extra(person))
         self.handler.handle(made)
 
     @property
@@ -79,7 +79,7 @@ def test_a_record_is_one_line_in_utc() -> None:
     ],
 )
 def test_what_is_not_printable_is_escaped(text: str, shown: str) -> None:
-    assert shown == plain(text, 300)
+    assert shown == printable_text(text, 300)
     for said in (line("%s", text), line(text), line("%s", ValueError(text)), line("%s", [text][0])):
         assert f"1970-01-01T00:00:00Z WARNING gpuyard.api: {shown}" == said
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpuyard import quantities as q
 from gpuyard.keys import values
-from gpuyard.quantities import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, digits, rate_usd, usd
+from gpuyard.quantities import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, count_digits, hour_rate_text, usd_text
 
 HOURS = [
     (0, "0.00"),
@@ -26,42 +26,42 @@ def test_few_gpu_hours_are_not_rounded_to_none(hours: float, text: str) -> None:
 
 
 EXACT = [
-    (q.gpu_milli, "16", 16_000),
-    (q.gpu_milli, "0.5", 500),
-    (q.gpu_milli, ".125", 125),
-    (q.gpu_milli, "1.", 1000),
-    (q.gpu_milli, "+2", 2000),
-    (q.gpu_milli, "0", 0),
-    (q.gpu_milli, "0.100", 100),
+    (q.parse_gpu_milli, "16", 16_000),
+    (q.parse_gpu_milli, "0.5", 500),
+    (q.parse_gpu_milli, ".125", 125),
+    (q.parse_gpu_milli, "1.", 1000),
+    (q.parse_gpu_milli, "+2", 2000),
+    (q.parse_gpu_milli, "0", 0),
+    (q.parse_gpu_milli, "0.100", 100),
     # A float has 1.001 * 1000 = 1000.9999999999999.
-    (q.gpu_milli, "1.001", 1001),
-    (q.gpu_milli_positive, "0.001", 1),
-    (q.cpu_milli, "96", 96_000),
-    (q.micro_usd, "2.50", 2_500_000),
+    (q.parse_gpu_milli, "1.001", 1001),
+    (q.parse_positive_gpu_milli, "0.001", 1),
+    (q.parse_cpu_milli, "96", 96_000),
+    (q.parse_micro_usd, "2.50", 2_500_000),
     # A float has 2.3 * 1000000 = 2299999.9999999995.
-    (q.micro_usd, "2.3", 2_300_000),
-    (q.micro_usd, "0.000001", 1),
-    (q.micro_usd, "0", 0),
-    (q.share_weight, "6.88", 6880),
-    (q.share_weight, "0.001", 1),
-    (q.gpu_hours_ms, "5000", 5000 * HOUR_MS),
-    (q.gpu_hours_ms, "0.5", HOUR_MS // 2),
-    (q.duration_ms, "90s", 90 * SECOND_MS),
-    (q.duration_ms, "10m", 10 * MINUTE_MS),
-    (q.duration_ms, "24h", 24 * HOUR_MS),
-    (q.duration_ms, "7d", 7 * DAY_MS),
-    (q.duration_ms, "1h30m", HOUR_MS + 30 * MINUTE_MS),
-    (q.duration_ms, "1d2h3m4s", DAY_MS + 2 * HOUR_MS + 3 * MINUTE_MS + 4 * SECOND_MS),
-    (q.duration_ms, "0s", 0),
-    (q.duration_ms, "3650d", 3650 * DAY_MS),
-    (q.memory_mib, "512M", 512),
-    (q.memory_mib, "80G", 81_920),
-    (q.memory_mib, "80GB", 81_920),
-    (q.memory_mib, "80Gi", 81_920),
-    (q.memory_mib, "80GiB", 81_920),
-    (q.memory_mib, "1T", 1_048_576),
-    (q.memory_mib, "1.5G", 1536),
-    (q.memory_mib, "2048K", 2),
+    (q.parse_micro_usd, "2.3", 2_300_000),
+    (q.parse_micro_usd, "0.000001", 1),
+    (q.parse_micro_usd, "0", 0),
+    (q.parse_share_weight, "6.88", 6880),
+    (q.parse_share_weight, "0.001", 1),
+    (q.parse_gpu_hours_ms, "5000", 5000 * HOUR_MS),
+    (q.parse_gpu_hours_ms, "0.5", HOUR_MS // 2),
+    (q.parse_duration_ms, "90s", 90 * SECOND_MS),
+    (q.parse_duration_ms, "10m", 10 * MINUTE_MS),
+    (q.parse_duration_ms, "24h", 24 * HOUR_MS),
+    (q.parse_duration_ms, "7d", 7 * DAY_MS),
+    (q.parse_duration_ms, "1h30m", HOUR_MS + 30 * MINUTE_MS),
+    (q.parse_duration_ms, "1d2h3m4s", DAY_MS + 2 * HOUR_MS + 3 * MINUTE_MS + 4 * SECOND_MS),
+    (q.parse_duration_ms, "0s", 0),
+    (q.parse_duration_ms, "3650d", 3650 * DAY_MS),
+    (q.parse_memory_mib, "512M", 512),
+    (q.parse_memory_mib, "80G", 81_920),
+    (q.parse_memory_mib, "80GB", 81_920),
+    (q.parse_memory_mib, "80Gi", 81_920),
+    (q.parse_memory_mib, "80GiB", 81_920),
+    (q.parse_memory_mib, "1T", 1_048_576),
+    (q.parse_memory_mib, "1.5G", 1536),
+    (q.parse_memory_mib, "2048K", 2),
     (values.gpus_of_node, "8 x H100", (8, "H100")),
     (values.gpus_of_node, "4x A100-80GB", (4, "A100-80GB")),
     (values.gpus_of_node, "1 × T4", (1, "T4")),
@@ -79,20 +79,20 @@ def test_exact(parse: Callable[[str], object], text: str, value: object) -> None
 
 REFUSED = [
     (
-        q.gpu_milli,
+        q.parse_gpu_milli,
         ["", " 1", "1 ", "1,5", "1_000", "0x10", "1e3", "nan", ".nan", "inf", "-.inf", "--1", ".", "\u0661"],
     ),
-    (q.gpu_milli, ["0.0005", "-1", "64000001", "9" * 19]),
-    (q.gpu_milli_positive, ["0", "0.0"]),
-    (q.micro_usd, ["$1", "-0.1", "0.0000001"]),
-    (q.share_weight, ["0", "0.0005", "1.0005"]),
-    (q.gpu_hours_ms, ["0", "0.0000001", "1.00000001"]),
+    (q.parse_gpu_milli, ["0.0005", "-1", "64000001", "9" * 19]),
+    (q.parse_positive_gpu_milli, ["0", "0.0"]),
+    (q.parse_micro_usd, ["$1", "-0.1", "0.0000001"]),
+    (q.parse_share_weight, ["0", "0.0005", "1.0005"]),
+    (q.parse_gpu_hours_ms, ["0", "0.0000001", "1.00000001"]),
     (
-        q.duration_ms,
+        q.parse_duration_ms,
         ["", "10", "10 m", "m", "1m1h", "1.5h", "-1m", "1w", "1M", "3650d1s", "9999999999s"],
     ),
-    (q.duration_positive_ms, ["0s", "0d0h"]),
-    (q.memory_mib, ["", "80", "80g", "G", "-1G", "0G", "1K", "1.3M", "1B", "1 G", "1025T"]),
+    (q.parse_positive_duration_ms, ["0s", "0d0h"]),
+    (q.parse_memory_mib, ["", "80", "80g", "G", "-1G", "0G", "1K", "1.3M", "1B", "1 G", "1025T"]),
     (
         values.gpus_of_node,
         ["", "8", "x H100", "8 H100", "8 x", "65 x H100", "0 x H100", "8 X H100", "8 x -a"],
@@ -111,22 +111,22 @@ def test_refused(parse: Callable[[str], object], text: str) -> None:
 
 @given(st.integers(0, 3650 * 24 * 3600))
 def test_a_duration_is_read_as_it_is_written(seconds: int) -> None:
-    assert seconds * SECOND_MS == q.duration_ms(q.duration_text(seconds * SECOND_MS))
+    assert seconds * SECOND_MS == q.parse_duration_ms(q.duration_text(seconds * SECOND_MS))
 
 
 @given(st.integers(0, q.GPUS_MAX * 1000))
 def test_gpus_are_read_as_they_are_written(milli: int) -> None:
-    assert milli == q.gpu_milli(q.decimal(milli, 1000))
+    assert milli == q.parse_gpu_milli(q.decimal_text(milli, 1000))
 
 
 @given(st.integers(1, 10**9))
 def test_memory_is_read_as_it_is_written(mib: int) -> None:
-    assert mib == q.memory_mib(q.memory_text(mib))
+    assert mib == q.parse_memory_mib(q.memory_text(mib))
 
 
 @given(st.integers(0, 10**15))
 def test_money_is_read_as_it_is_written(micro: int) -> None:
-    assert micro == q.micro_usd(q.decimal(micro, q.MICRO_USD), 10**9)
+    assert micro == q.parse_micro_usd(q.decimal_text(micro, q.MICRO_USD), 10**9)
 
 
 def value_or_refusal(parse: Callable[[str], object], text: str) -> str:
@@ -153,12 +153,12 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     ],
 )
 def test_amounts_side_by_side_have_as_many_digits(amounts: list[int], texts: list[str]) -> None:
-    assert texts == [usd(each, digits(amounts)) for each in amounts]
+    assert texts == [usd_text(each, count_digits(amounts)) for each in amounts]
 
 
 def test_what_a_job_may_take_is_rounded_up_and_a_rate_keeps_its_digits() -> None:
-    assert ["$1.01", "$0.0001", "$0.00"] == [usd(each, up=True) for each in (1_000_001, 1, 0)]
-    assert ["$2.50", "$0.000125", "$1,000.00"] == [rate_usd(each) for each in (2_500_000, 125, 10**9)]
+    assert ["$1.01", "$0.0001", "$0.00"] == [usd_text(each, up=True) for each in (1_000_001, 1, 0)]
+    assert ["$2.50", "$0.000125", "$1,000.00"] == [hour_rate_text(each) for each in (2_500_000, 125, 10**9)]
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_a_span_has_one_text_for_each_place(ms: int, table: str, words: str, up:
 def test_a_duration_in_one_unit_is_read_again() -> None:
     texts = {90 * MINUTE_MS: "90m", 2 * DAY_MS: "2d", 36 * HOUR_MS: "36h", 61_000: "61s"}
     assert texts == {ms: q.duration_in_one_unit(ms) for ms in texts}
-    assert list(texts) == [q.duration_ms(text) for text in texts.values()]
+    assert list(texts) == [q.parse_duration_ms(text) for text in texts.values()]
 
 
 def test_memory_in_a_sentence_is_exact_and_in_a_table_short() -> None:
@@ -202,5 +202,5 @@ def test_percent() -> None:
 
 def test_gpu_hours_of_milliseconds_keep_their_digits() -> None:
     assert ["12", "0.5", "1.000003", "0.016667"] == [
-        q.decimal(ms, HOUR_MS) for ms in (12 * HOUR_MS, HOUR_MS // 2, HOUR_MS + 9, MINUTE_MS)
+        q.decimal_text(ms, HOUR_MS) for ms in (12 * HOUR_MS, HOUR_MS // 2, HOUR_MS + 9, MINUTE_MS)
     ]

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gpuyard.api.connecting.calling import FIRST_PAUSE_S, Caller, NoServer, Refused, StreamClosed
-from gpuyard.api.connecting.surroundings import environment, here, umask
+from gpuyard.api.connecting.surroundings import collect_environment, current_folder, read_umask
 from gpuyard.wire import endpoints
 from gpuyard.wire.endpoints import API
 
@@ -125,15 +125,15 @@ class Client(Caller):
         """Submit a job: the fields of `POST /jobs`, as one mapping or by name (`klass` for `class`).
 
         It runs in this folder and with this environment and umask, as with `yard submit`, unless `cwd`, `env` and
-        `umask` say otherwise.
+        `read_umask` say otherwise.
         """
         wanted = {**(request or {}), **fields}
         if "cwd" not in wanted:
-            wanted["cwd"] = here()
+            wanted["cwd"] = current_folder()
         if "env" not in wanted:
-            wanted["env"] = environment()
+            wanted["env"] = collect_environment()
         if "umask" not in wanted:
-            wanted["umask"] = umask()
+            wanted["umask"] = read_umask()
         if "klass" in wanted:
             wanted["class"] = wanted.pop("klass")
         return self.ask_for(endpoints.SUBMIT, wanted, {"Idempotency-Key": key or os.urandom(16).hex()})

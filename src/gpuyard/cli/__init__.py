@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from gpuyard.errors import Misuse, YardError, hint_for, words_of
+from gpuyard.errors import Misuse, YardError, error_text, find_hint
 
 
 def main() -> None:
@@ -40,10 +40,10 @@ def _prepare_streams() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run `yard` with these arguments and return its exit code. Only defects of ours escape as exceptions."""
-    from gpuyard.cli.line.commands import resolved
+    from gpuyard.cli.line.commands import resolve_alias
 
     def call() -> int:
-        code = _run(resolved(arguments))
+        code = _run(resolve_alias(arguments))
         sys.stdout.flush()
         return code
 
@@ -61,25 +61,25 @@ def ended(call: Callable[[], int]) -> int:
 
         code = give_up_output()
         if not isinstance(error, BrokenPipeError):
-            _complain(YardError(words_of(error), hint_for(error)))
+            _complain(YardError(error_text(error), find_hint(error)))
         return code
 
 
 def _complain(error: YardError) -> int:
     """Say what is wrong on standard error, and on the next line what to do; return the exit code."""
-    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.cli.terminal.streams import print_notice
 
     lines = error.message.splitlines() or ["failed"]
     if len(lines) > 1:
         # Each line has its own place in a file, which editors find at the start of a line only.
-        notice(f"{error.problem_count or len(lines):,} problems", style="bold red", before="yard: ")
+        print_notice(f"{error.problem_count or len(lines):,} problems", style="bold red", before="yard: ")
         for line in lines:
-            notice(line)
+            print_notice(line)
     else:
         command = error.command if isinstance(error, Misuse) else "yard"
-        notice(lines[0], style="bold red", before=f"{command}: ")
+        print_notice(lines[0], style="bold red", before=f"{command}: ")
     if error.hint:
-        notice(error.hint)
+        print_notice(error.hint)
     return error.exit_code
 
 
@@ -88,9 +88,9 @@ def _run(words: list[str]) -> int:
 
     first, *rest = words or [""]
     if first in ENTRIES and first != "slurm":
-        from gpuyard.cli.line.options import called
+        from gpuyard.cli.line.options import call_command
 
-        return called(f"yard {first}", first, ENTRIES[first], rest)
+        return call_command(f"yard {first}", first, ENTRIES[first], rest)
     if first == "slurm":
         # Slurm's commands read their own options.
         from gpuyard.cli.slurm.face import run as run_slurm
@@ -106,9 +106,9 @@ def _run(words: list[str]) -> int:
         print(f"yard {__version__}{' (compiled core)' if compiled() else ''}")
         return 0
     if not first or first in HELP:
-        from gpuyard.cli.line.help import page, print_page
+        from gpuyard.cli.line.help import help_page, print_page
 
-        return print_page(page(), asked=bool(first))
+        return print_page(help_page(), asked=bool(first))
     from gpuyard.cli.line.options import unknown_command, unknown_option
 
     if first.startswith("-"):

@@ -7,7 +7,7 @@ answer there is nothing to offer.
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpuyard.cli.line.commands import ENTRIES, resolved, sections
+from gpuyard.cli.line.commands import ENTRIES, list_sections, resolve_alias
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
@@ -79,8 +79,10 @@ def offered(before: Sequence[str], current: str) -> list[Offer]:
     """Words that may follow those before; files where the word may be a file."""
     if not before:
         more = [Offer("--help"), Offer("--version")] if current.startswith("-") else []
-        return more or [Offer(name, each.help) for part in sections().values() for name, each in part.items()]
-    name, *rest = resolved(before)
+        return more or [
+            Offer(name, each.help) for part in list_sections().values() for name, each in part.items()
+        ]
+    name, *rest = resolve_alias(before)
     if name not in ENTRIES:
         return []
     found = _pieces(name, rest)
@@ -134,10 +136,10 @@ def _pieces(name: str, rest: list[str]) -> tuple[list[Piece], list[str]] | list[
             return []
         rest = rest[rest.index(word) + 1 :]
         name, entry = word, entry.below[word]
-    from gpuyard.cli.line.options import Parameter, parameters
+    from gpuyard.cli.line.options import Parameter, list_parameters
 
     found = []
-    for each in parameters(entry.function(name)):
+    for each in list_parameters(entry.function(name)):
         if isinstance(each, Parameter):
             on, off = each.on_off
             piece = (each.kind is not bool, each.says.metavar or "", each.choices, each.says.help)

@@ -9,7 +9,7 @@ from pydantic import PlainValidator as Plain
 from pydantic import WithJsonSchema as Shown
 
 from gpuyard.config.values import Access, Account, Limits, Oidc
-from gpuyard.errors import quoted, remedy
+from gpuyard.errors import quote, suggest
 from gpuyard.keys.fields import Count, OrNothing, PositiveMs, Word, YamlMapping, choice, key, required, text
 from gpuyard.keys.findings import Findings
 from gpuyard.keys.problems import Path
@@ -25,13 +25,13 @@ _PLACE = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}(/[A-Za-z0-9][A-Za-z0-9._-]{0,62})*"
 
 def _login(value: str) -> str:
     if not re.fullmatch(_LOGIN, value):
-        raise ValueError(f"must be a user of the machine, such as ana, not {quoted(value)}")
+        raise ValueError(f"must be a user of the machine, such as ana, not {quote(value)}")
     return value
 
 
 def _place(value: str) -> str:
     if not re.fullmatch(_PLACE, value):
-        raise ValueError(f"must be a tenant such as research or research/ana, not {quoted(value)}")
+        raise ValueError(f"must be a tenant such as research or research/ana, not {quote(value)}")
     return value
 
 
@@ -43,13 +43,13 @@ def _issuer(value: str) -> str:
     except ValueError:
         host, parts = None, urlsplit("")
     if not host or (parts.scheme != "https" and not (parts.scheme == "http" and host in _LOOPBACK)):
-        raise ValueError(f"must be an https:// address, not {quoted(value)}")
+        raise ValueError(f"must be an https:// address, not {quote(value)}")
     return value.rstrip("/")
 
 
 def _user(value: str) -> str:
     if not re.fullmatch(USER, value):
-        raise ValueError(f"user {quoted(value)} must be a name such as ana or ana@example.org")
+        raise ValueError(f"user {quote(value)} must be a name such as ana or ana@example.org")
     return value
 
 
@@ -162,14 +162,12 @@ def check_access(entry: AuthEntry | None, tenants: list[str], findings: Findings
     tops = sorted({path.split("/")[0] for path in tenants})
     for path, tenant in named:
         if tenant is not None and tenants and tenant.split("/")[0] not in tops:
-            known = remedy(tenant, dict.fromkeys([*tenants, *tops]), "tenants")
-            findings.at(path, f"unknown tenant {quoted(tenant)}; {known}")
+            known = suggest(tenant, dict.fromkeys([*tenants, *tops]), "tenants")
+            findings.at(path, f"unknown tenant {quote(tenant)}; {known}")
     for name, user in (entry.users or {}).items():
         place, home = user.tenant, user.default_tenant
         if place and home and home != place and not home.startswith(f"{place}/"):
-            text_ = (
-                f"'default_tenant' {quoted(home)} is not at or below {quoted(place)}, where the role holds"
-            )
+            text_ = f"'default_tenant' {quote(home)} is not at or below {quote(place)}, where the role holds"
             findings.at(("auth", "users", name, "default_tenant"), text_)
     most_ms, usual_ms = entry.token_lifetime_max or _ACCESS.token_ms_max, entry.token_lifetime
     if usual_ms is not None and usual_ms > most_ms:

@@ -12,7 +12,7 @@ from gpuyard.config.engine_keys import Read
 from gpuyard.config.prices import check_prices
 from gpuyard.config.schema import YardFile
 from gpuyard.config.values import ATTEMPTS_PER_NODE, ATTEMPTS_PER_USER, Cluster, Config
-from gpuyard.errors import quoted, remedy
+from gpuyard.errors import quote, suggest
 from gpuyard.keys.findings import Findings
 from gpuyard.keys.problems import Path, described
 from gpuyard.model import JobClass, PolicySpec, Retention, Settings
@@ -31,11 +31,11 @@ def build(file: YardFile, findings: Findings, read: Read, notes: tuple[str, ...]
 
     `read` are the keys of engines; `notes` is what the file's form gives rise to.
     """
-    known = fleet.models(file, findings)
+    known = fleet.read_models(file, findings)
     fleet.check_models(_models_named(file), known, findings)
     fleet.check_fleet(file, read, known, findings)
-    tenants.check_tenants(file, fleet.capacity_milli(file, known), findings)
-    check_prices(file.price_book or [], fleet.pool_names(file), findings)
+    tenants.check_tenants(file, fleet.sum_capacity_milli(file, known), findings)
+    check_prices(file.price_book or [], fleet.list_pools(file), findings)
     _check_classes(file, findings)
     fleet.check_aliases(file, findings)
     _check_fairness(file, findings)
@@ -49,7 +49,7 @@ def build(file: YardFile, findings: Findings, read: Read, notes: tuple[str, ...]
     access.check_access(file.auth, paths, findings)
     findings.raise_if_any()
     policies = {**registry.PRESETS, **{name: _policy(file, name) for name in file.policies or {}}}
-    if preferred := fleet.preferences(file):
+    if preferred := fleet.read_preferences(file):
         policies = {name: replace(each, clusters=preferred) for name, each in policies.items()}
     clusters = fleet.build_clusters(file, read)
     return Config(
@@ -72,7 +72,7 @@ def _models_named(file: YardFile) -> Iterator[tuple[Path, str]]:
             yield ("price_book", place, "model"), entry.model
     if file.fairness and file.fairness.share_weights:
         yield from ((("fairness", "share_weights", name), name) for name in file.fairness.share_weights)
-    yield from tenants.models_named(file)
+    yield from tenants.list_named_models(file)
 
 
 def _check_classes(file: YardFile, findings: Findings) -> None:
@@ -81,17 +81,17 @@ def _check_classes(file: YardFile, findings: Findings) -> None:
     if not classes:
         findings.at_key(("classes",), "there are no classes; add one or remove the key")
     elif chosen not in classes and file.default_class is not None:
-        text = f"unknown class {quoted(chosen)}; {remedy(chosen, classes, 'classes')}"
+        text = f"unknown class {quote(chosen)}; {suggest(chosen, classes, 'classes')}"
         findings.at(("default_class",), text)
     elif chosen not in classes:
-        text = f"there is no class {quoted(chosen)}, the default for jobs that name none"
+        text = f"there is no class {quote(chosen)}, the default for jobs that name none"
         findings.at_key(
             ("classes",), f"{text}; add it, or set 'default_class' to one of: {', '.join(classes[:20])}"
         )
     for name, entry in (file.classes or {}).items():
         for key, value_ms in (("min_run", entry.min_run), ("grace", entry.grace)):
             if value_ms is not None and value_ms > PAUSE_MS_MAX:
-                text = f"{quoted(key)} of class {quoted(name)} must be at most {duration_text(PAUSE_MS_MAX)}"
+                text = f"{quote(key)} of class {quote(name)} must be at most {duration_text(PAUSE_MS_MAX)}"
                 findings.at(("classes", name, key), f"{text}, not {duration_text(value_ms)}")
 
 
@@ -100,20 +100,20 @@ def _check_whose(file: YardFile, paths: list[str], findings: Findings) -> None:
     for name, entry in (file.classes or {}).items():
         for key in ("tenants", "users"):
             if getattr(entry, key) == []:
-                text = f"{quoted(key)} of class {quoted(name)} is empty; name at least one, or remove the key"
+                text = f"{quote(key)} of class {quote(name)} is empty; name at least one, or remove the key"
                 findings.at(("classes", name, key), text)
         for index, tenant in enumerate(entry.tenants or ()):
             if tenant not in paths:
                 whole = [path for path in paths if path.rpartition("/")[2] == tenant]
-                known = remedy(tenant, paths, "tenants") if paths else "the file has no tenants"
-                known = f"did you mean {quoted(whole[0])}?" if whole else known
-                text = f"unknown tenant {quoted(tenant)} for class {quoted(name)}; {known}"
+                known = suggest(tenant, paths, "tenants") if paths else "the file has no tenants"
+                known = f"did you mean {quote(whole[0])}?" if whole else known
+                text = f"unknown tenant {quote(tenant)} for class {quote(name)}; {known}"
                 findings.at(("classes", name, "tenants", index), text)
         key = "tenants" if entry.tenants else "users"
         if (entry.tenants or entry.users) and name == (file.default_class or _DEFAULTS.default_class):
-            text = f"class {quoted(name)} is the default for jobs that name none, and has to be everybody's"
+            text = f"class {quote(name)} is the default for jobs that name none, and has to be everybody's"
             findings.at_key(
-                ("classes", name, key), f"{text}; remove {quoted(key)}, or set another 'default_class'"
+                ("classes", name, key), f"{text}; remove {quote(key)}, or set another 'default_class'"
             )
 
 
@@ -133,7 +133,7 @@ def _check_policies(file: YardFile, findings: Findings) -> None:
     for name, entry in own.items():
         path: Path = ("policies", name)
         if name in registry.PRESETS:
-            findings.at_key(path, f"policy {quoted(name)} is a preset; give yours another name")
+            findings.at_key(path, f"policy {quote(name)} is a preset; give yours another name")
         if entry.placement is not None and not registry.has_placement(entry.placement):
             _check_part(path, "placement", entry.placement, registry.PLACEMENTS, findings)
         _check_part(path, "backfill", entry.backfill, registry.BACKFILLS, findings)
@@ -142,12 +142,12 @@ def _check_policies(file: YardFile, findings: Findings) -> None:
         if entry.order == []:
             findings.at(
                 (*path, "order"),
-                f"'order' of policy {quoted(name)} is empty; name at least one, as in [fifo]",
+                f"'order' of policy {quote(name)} is empty; name at least one, as in [fifo]",
             )
     if file.policy is not None and file.policy not in own and file.policy not in registry.PRESETS:
         names = [*own, *registry.PRESETS]
         findings.at(
-            ("policy",), f"unknown policy {quoted(file.policy)}; {remedy(file.policy, names, 'policies')}"
+            ("policy",), f"unknown policy {quote(file.policy)}; {suggest(file.policy, names, 'policies')}"
         )
 
 
@@ -156,7 +156,7 @@ def _check_part(
 ) -> None:
     kind = path[-1] if isinstance(key, int) else key
     if name is not None and name not in known:
-        text = f"unknown {kind} {quoted(name)}; {remedy(name, known, f'names for {quoted(str(kind))}')}"
+        text = f"unknown {kind} {quote(name)}; {suggest(name, known, f'names for {quote(str(kind))}')}"
         findings.at((*path, key), text)
 
 
@@ -166,7 +166,7 @@ def _check_parts(
     for index, name in enumerate(names or []):
         _check_part((*path, key), index, name, known, findings)
         if name in (names or [])[:index]:
-            text = f"{quoted(name)} is twice in {described((*path, key))}; remove one of them"
+            text = f"{quote(name)} is twice in {described((*path, key))}; remove one of them"
             findings.at((*path, key, index), text)
 
 
@@ -211,10 +211,10 @@ def _settings(
         given["qos"] = dict(file.qos)
     if file.retention is not None:
         given["retention"] = Retention(**{f"{key}_ms": ms for key, ms in file.retention.given().items()})
-    given |= fleet.paid(file)
+    given |= fleet.read_payment(file)
     if file.budgets:
         given["budgets"] = tenants.build_budgets(file)
-    if observed := fleet.observed(clusters):
+    if observed := fleet.read_observed(clusters):
         given["observed"] = observed
     if file.fairness is not None:
         fairness = file.fairness.given()

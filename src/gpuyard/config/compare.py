@@ -9,12 +9,12 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from gpuyard.config.values import Access, Account, Oidc
-from gpuyard.ledger.prices import told
+from gpuyard.ledger.prices import price_text
 from gpuyard.ledger.units import day_text
 from gpuyard.model import Budget, JobClass, NamedBudget, PolicySpec, Settings, Tenant
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import HOUR_MS, MICRO_USD, MILLI, NO_LIMIT_MS
-from gpuyard.quantities import decimal, duration_text, kept_text, memory_text, percent_text
+from gpuyard.quantities import decimal_text, duration_text, kept_text, memory_text, percent_text
 
 _NO_LIMIT = "no limit"
 _EVERYBODY = "everybody"
@@ -58,7 +58,7 @@ def compare(before: Settings, after: Settings) -> list[Change]:
         *_parts("policy", "", _policy(before.policy), _policy(after.policy)),
         *_entries(
             "share weight", before.share_weights, after.share_weights,
-            lambda milli: {"": f"{decimal(milli, MILLI)} USD/h"},
+            lambda milli: {"": f"{decimal_text(milli, MILLI)} USD/h"},
         ),
         *_entries("budget", _by(before.budgets, "name"), _by(after.budgets, "name"), _named_budget),
         *_entries("partition", before.partitions, after.partitions, lambda pools: {"": ", ".join(pools)}),
@@ -185,16 +185,16 @@ def _tenant(tenant: Tenant) -> dict[str, str]:
 
 
 def _gpus(milli: int) -> str:
-    return decimal(milli, MILLI)
+    return decimal_text(milli, MILLI)
 
 
 def _budget(budget: Budget) -> str:
-    hours = decimal(budget.gpu_ms, HOUR_MS)
+    hours = decimal_text(budget.gpu_ms, HOUR_MS)
     return f"{hours} GPU-hour{'' if hours == '1' else 's'} in {duration_text(budget.window_ms)}"
 
 
 def _named_budget(budget: NamedBudget) -> dict[str, str]:
-    usd, hours = decimal(budget.micro_usd, MICRO_USD), decimal(budget.gpu_ms, HOUR_MS)
+    usd, hours = decimal_text(budget.micro_usd, MICRO_USD), decimal_text(budget.gpu_ms, HOUR_MS)
     rolls = f"{budget.days}d, rolling" if budget.days else budget.window.value
     return {
         "amount": f"{usd} USD" if budget.micro_usd else f"{hours} GPU-hours",
@@ -229,7 +229,7 @@ def _model(model: Any) -> dict[str, str]:
 def _book(settings: Settings) -> dict[str, str]:
     """The prices with a history, each by what it is for and its days."""
     return {
-        told(price)
+        price_text(price)
         + (f" from {day_text(price.from_day)}" if price.from_day else "")
         + (
             f" until {day_text(price.until_day)}" if price.until_day else ""
@@ -240,7 +240,7 @@ def _book(settings: Settings) -> dict[str, str]:
 
 
 def _usd(micro: int) -> str:
-    return decimal(micro, MICRO_USD)
+    return decimal_text(micro, MICRO_USD)
 
 
 def _policy(policy: PolicySpec) -> dict[str, str]:

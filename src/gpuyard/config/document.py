@@ -12,7 +12,7 @@ from typing import NoReturn
 import yaml
 
 from gpuyard.config.syntax import place_in, syntax_problem
-from gpuyard.errors import quoted
+from gpuyard.errors import quote
 from gpuyard.keys.problems import FOUND_MAX, WHOLE_FILE, ConfigError, Path, Position, Problem, inside
 from gpuyard.keys.tree import Document, Mapping, Node, Scalar, Sequence
 
@@ -64,7 +64,7 @@ def parse(text: str, name: str, above: int = 0) -> Document:
     if root is None or (isinstance(root, Scalar) and root.null):
         _fail(name, WHOLE_FILE, "the file is empty; begin it with 'version: 1'")
     if not isinstance(root, Mapping):
-        kind = "a list" if isinstance(root, Sequence) else f"the text {quoted(root.text)}"
+        kind = "a list" if isinstance(root, Sequence) else f"the text {quote(root.text)}"
         _fail(name, root.place, f"the file must be a mapping that begins with 'version: 1', not {kind}")
     return Document(name, root, tuple(reader.problems))
 
@@ -133,7 +133,7 @@ class _Reader:
 
     def _tag(self, tag: str | None, place: Position) -> None:
         if tag is not None:
-            self._note(place, f"the tag {quoted(tag)} is not allowed; remove it")
+            self._note(place, f"the tag {quote(tag)} is not allowed; remove it")
 
     def _keep(self, anchor: str | None, node: Node) -> None:
         if anchor is not None:
@@ -167,11 +167,11 @@ class _Reader:
     def _alias(self, event: yaml.AliasEvent, place: Position) -> Node:
         anchor = str(event.anchor)
         if anchor not in self._anchors:
-            text = f"alias {quoted('*' + anchor)} has no anchor {quoted('&' + anchor)} above it"
+            text = f"alias {quote('*' + anchor)} has no anchor {quote('&' + anchor)} above it"
             _fail(self.name, place, text)
         node = self._anchors[anchor]
         if node is None:
-            _fail(self.name, place, f"alias {quoted('*' + anchor)} stands inside of what it refers to")
+            _fail(self.name, place, f"alias {quote('*' + anchor)} stands inside of what it refers to")
         self._alias_nodes += node.size
         if self._alias_nodes > ALIAS_NODES_MAX:
             _fail(self.name, place, f"aliases expand to more than {ALIAS_NODES_MAX} values; write them out")
@@ -202,7 +202,7 @@ class _Reader:
             pass
         elif key in above.node.entries:
             first = above.node.entries[key][0].line
-            text = f"duplicate key {quoted(key)} {inside(self._path())}; it is already on line {first}"
+            text = f"duplicate key {quote(key)} {inside(self._path())}; it is already on line {first}"
             self._note(key_place, f"{text}, remove one of them")
         else:
             above.node.entries[key] = (key_place, node)

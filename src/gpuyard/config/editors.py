@@ -6,7 +6,7 @@ from pydantic import BaseModel, create_model
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
-from gpuyard.config.schema import YardFile, models_beside, shown_cluster
+from gpuyard.config.schema import YardFile, make_cluster_model, models_beside
 from gpuyard.keys.fields import Name
 from gpuyard.policies import registry
 
@@ -36,7 +36,7 @@ def json_schema() -> dict[str, Any]:
 
 def _whole_file() -> type[BaseModel]:
     """The schema of a file with the keys of engines."""
-    cluster: Any = shown_cluster()
+    cluster: Any = make_cluster_model()
     clusters = (dict[Name, cluster], YardFile.model_fields["clusters"])
     return create_model("YardFile", __base__=YardFile, __doc__=YardFile.__doc__, clusters=clusters)
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from gpuyard.config import shape
 from gpuyard.engines.registry import DEFAULT, EngineKind, Stand, own_kinds, runnable
-from gpuyard.errors import quoted
+from gpuyard.errors import quote
 from gpuyard.keys import tree
 from gpuyard.keys.findings import Findings, KeyFindings
 from gpuyard.keys.problems import Problem, described
@@ -38,7 +38,7 @@ class Separated:
     """What people should know about the file, in sentences."""
 
 
-def separated(document: Document) -> Separated:
+def separate_keys(document: Document) -> Separated:
     """Take the keys of engines out of a file."""
     found = Separated(document, document)
     place, clusters = document.root.entries.get("clusters", (None, None))
@@ -104,9 +104,9 @@ def _nest(found: Separated, name: str, entries: dict[str, Any], kind: EngineKind
         keys[key] = (where, value)
     if below is None or isinstance(below, tree.Mapping):
         entries[kind.name] = (place, tree.Mapping(place, keys))
-    told = ", ".join([quoted(key) for key in old])
+    told = ", ".join([quote(key) for key in old])
     found.notes.append(
-        f"cluster {quoted(name)}: {told} should be below '{kind.name}:', as keys of that engine"
+        f"cluster {quote(name)}: {told} should be below '{kind.name}:', as keys of that engine"
     )
 
 
@@ -146,7 +146,7 @@ def _read(found: Separated, name: str, kind: EngineKind, given: object) -> Any:
         return kind.keys.model_validate(given)
     except ValidationError as invalid:
         part = shape.Part(kind.keys, place.path(), place.described)
-        found.problems += shape.problems(found.document, invalid, part)
+        found.problems += shape.find_problems(found.document, invalid, part)
         return None
 
 
@@ -181,7 +181,7 @@ def _others(kind: EngineKind, keys: Mapping[str, Any]) -> Iterator[tuple[EngineK
     ]
 
 
-def settled(engines: Mapping[str, EngineKind], pooled: Collection[str], read: Read) -> dict[str, Any]:
+def settle_keys(engines: Mapping[str, EngineKind], pooled: Collection[str], read: Read) -> dict[str, Any]:
     """The keys of each cluster for its own engine, as that takes them."""
     found = {}
     for name, kind in engines.items():

@@ -10,27 +10,27 @@ from gpuyard.config.prices import build_prices
 from gpuyard.config.schema import POOLS_SHOWN, ClusterEntry, PoolEntry, YardFile
 from gpuyard.config.values import Cluster
 from gpuyard.engines.registry import DEFAULT, EngineKind, kind_of, own_kinds
-from gpuyard.errors import quoted, remedy
+from gpuyard.errors import quote, suggest
 from gpuyard.keys.findings import Findings, unknown_model
 from gpuyard.keys.problems import Path, described
 from gpuyard.model import CATALOGUE, ClusterPreference, GpuModel, Market, Node, Pool, Price, Settings
 from gpuyard.model.settings import TOTAL
-from gpuyard.model.stand_in import STAND_IN_GPUS, STAND_IN_MODEL, clusters_line, one_line
+from gpuyard.model.stand_in import STAND_IN_GPUS, STAND_IN_MODEL, clusters_text, value_text
 from gpuyard.model.units import MILLI
 from gpuyard.quantities import NODES_MAX
 
 Models = dict[str, GpuModel]
 
 
-def models(file: YardFile, findings: Findings) -> Models:
+def read_models(file: YardFile, findings: Findings) -> Models:
     """Every GPU model that the file may name: the catalogue's and its own."""
     known = dict(CATALOGUE)
     for name, entry in (file.gpu_models or {}).items():
         path = ("gpu_models", name)
         if name == TOTAL:
-            findings.at_key(path, f"a GPU model cannot be named {quoted(name)}, which quotas use for the sum")
+            findings.at_key(path, f"a GPU model cannot be named {quote(name)}, which quotas use for the sum")
         elif name in CATALOGUE:
-            text = f"GPU model {quoted(name)} is in the catalogue already; change its price under 'prices'"
+            text = f"GPU model {quote(name)} is in the catalogue already; change its price under 'prices'"
             findings.at_key(path, text)
         else:
             known[name] = GpuModel(name, entry.memory, bool(entry.nvlink), bool(entry.mig), entry.price)
@@ -70,7 +70,7 @@ def _pools(file: YardFile) -> Iterator[_Named]:
 def check_fleet(file: YardFile, read: Read, known: Models, findings: Findings) -> None:
     """Refuse what the schema cannot see: clashes between pools, and pools that do not add up."""
     if not file.clusters:
-        findings.at_key(("clusters",), f"there are no clusters; write '{clusters_line()}'")
+        findings.at_key(("clusters",), f"there are no clusters; write '{clusters_text()}'")
     for cluster, cluster_entry in file.clusters.items():
         _check_cluster(cluster, cluster_entry, known, findings)
     engine_keys.check(_kinds(file), _pooled(file), read, known, findings)
@@ -79,10 +79,10 @@ def check_fleet(file: YardFile, read: Read, known: Models, findings: Findings) -
     for pool in _pools(file):
         first = cluster_of.setdefault(pool.name, pool.cluster)
         if first != pool.cluster:
-            text = f"pool {quoted(pool.name)} is also in cluster {quoted(first)}"
+            text = f"pool {quote(pool.name)} is also in cluster {quote(first)}"
             findings.at_key(pool.own_path, f"{text}, so their nodes would have the same names; rename one")
         if nodes <= NODES_MAX < nodes + pool.entry.nodes:
-            text = f"pool {quoted(pool.name)} brings the fleet to {nodes + pool.entry.nodes} nodes"
+            text = f"pool {quote(pool.name)} brings the fleet to {nodes + pool.entry.nodes} nodes"
             findings.at(pool.path("nodes"), f"{text}; the limit is {NODES_MAX}")
         nodes += pool.entry.nodes
         _check_pool(pool, known, findings)
@@ -93,10 +93,10 @@ def _check_cluster(name: str, entry: ClusterEntry, known: Models, findings: Find
     path: Path = ("clusters", name)
     kind = kind_for(entry)
     if entry.pools is not None and not entry.pools:
-        text = f"cluster {quoted(name)} has no pools; add one, as in 'pools: {one_line(POOLS_SHOWN)}'"
+        text = f"cluster {quote(name)} has no pools; add one, as in 'pools: {value_text(POOLS_SHOWN)}'"
         findings.at_key((*path, "pools"), text)
     elif entry.pools is None and not kind.runs:
-        findings.at_key(path, f"cluster {quoted(name)} has no 'pools'; add 'pools: {one_line(POOLS_SHOWN)}'")
+        findings.at_key(path, f"cluster {quote(name)} has no 'pools'; add 'pools: {value_text(POOLS_SHOWN)}'")
     for key, given in (("gpus", entry.gpus), ("emulate", entry.emulate), ("features", entry.features)):
         if given and not kind.takes_nodes:
             text = f"{described((*path, key))} is found by itself in {kind.title or kind.name}; remove it"
@@ -172,7 +172,7 @@ def _pooled(file: YardFile) -> set[str]:
     return {name for name, entry in file.clusters.items() if entry.pools is not None}
 
 
-def capacity_milli(file: YardFile, known: Models) -> dict[str, int]:
+def sum_capacity_milli(file: YardFile, known: Models) -> dict[str, int]:
     """Milli-GPU of the whole fleet for every known model, and the sum under `total`; empty if it is not known yet."""
     machines = [entry for entry in file.clusters.values() if entry.pools is None]
     if any(entry.gpus is None for entry in machines):
@@ -198,7 +198,7 @@ def is_one_machine(file: YardFile) -> bool:
     return len(clusters) == 1 and kind_for(clusters[0]).this_machine and (not clusters[0].pools or nodes == 1)
 
 
-def preferences(file: YardFile) -> tuple[ClusterPreference, ...]:
+def read_preferences(file: YardFile) -> tuple[ClusterPreference, ...]:
     """The clusters that are preferred or have a weight."""
     return tuple(
         [
@@ -209,7 +209,7 @@ def preferences(file: YardFile) -> tuple[ClusterPreference, ...]:
     )
 
 
-def observed(clusters: Mapping[str, Cluster]) -> dict[str, bool]:
+def read_observed(clusters: Mapping[str, Cluster]) -> dict[str, bool]:
     """Clusters that are observed beside others, and whether their jobs count against quotas."""
     found = {}
     for name, cluster in clusters.items() if len(clusters) > 1 else ():
@@ -222,7 +222,7 @@ def observed(clusters: Mapping[str, Cluster]) -> dict[str, bool]:
 def build_clusters(file: YardFile, read: Read) -> dict[str, Cluster]:
     """Clusters by name; `read` are the keys of engines as the file has them."""
     kinds = _kinds(file)
-    own = engine_keys.settled(kinds, _pooled(file), read)
+    own = engine_keys.settle_keys(kinds, _pooled(file), read)
     return {
         name: Cluster(
             name,
@@ -251,7 +251,7 @@ def build_pools(file: YardFile, known: Models) -> tuple[Pool, ...]:
     )
 
 
-def paid(file: YardFile) -> dict[str, Any]:
+def read_payment(file: YardFile) -> dict[str, Any]:
     """What the books know of how pools are paid for: markets, regions, and prices."""
     at = {f"{pool.cluster}/{pool.name}": pool.entry for pool in _pools(file)}
     markets = {name: entry.market for name, entry in at.items() if entry.market}
@@ -292,29 +292,31 @@ def _nodes(cluster: str, pool: str, entry: PoolEntry, known: Models) -> Iterator
 
 def check_aliases(file: YardFile, findings: Findings) -> None:
     """Refuse names that scripts use for pools, tenants and classes and that lead nowhere."""
-    pools = pool_names(file)
+    pools = list_pools(file)
     for name, wanted in (file.partitions or {}).items():
         if pools is not None and name in pools:
-            text = f"partition {quoted(name)} is a pool; give it another name, or remove the line"
+            text = f"partition {quote(name)} is a pool; give it another name, or remove the line"
             findings.at_key(("partitions", name), text)
         for index, pool in enumerate(wanted):
             if pools is not None and pool not in pools:
-                text = f"unknown pool {quoted(pool)} for partition {quoted(name)}; {remedy(pool, pools, 'pools')}"
+                text = (
+                    f"unknown pool {quote(pool)} for partition {quote(name)}; {suggest(pool, pools, 'pools')}"
+                )
                 findings.at(("partitions", name, index), text)
     for name, tenant in (file.accounts or {}).items():
         if file.tenants and tenant.split("/")[0] not in file.tenants:
-            known = remedy(tenant, file.tenants, "tenants")
+            known = suggest(tenant, file.tenants, "tenants")
             findings.at(
-                ("accounts", name), f"unknown tenant {quoted(tenant)} for account {quoted(name)}; {known}"
+                ("accounts", name), f"unknown tenant {quote(tenant)} for account {quote(name)}; {known}"
             )
     classes = [klass.name for klass in Settings().classes] if file.classes is None else list(file.classes)
     for name, klass in (file.qos or {}).items():
         if klass not in classes:
-            known = remedy(klass, classes, "classes")
-            findings.at(("qos", name), f"unknown class {quoted(klass)} for QOS {quoted(name)}; {known}")
+            known = suggest(klass, classes, "classes")
+            findings.at(("qos", name), f"unknown class {quote(klass)} for QOS {quote(name)}; {known}")
 
 
-def pool_names(file: YardFile) -> list[str] | None:
+def list_pools(file: YardFile) -> list[str] | None:
     """The pools that there will be; None: an engine knows."""
     found: list[str] = []
     for entry in file.clusters.values():

@@ -12,11 +12,11 @@ from pydantic import PlainValidator as Plain
 from pydantic import WithJsonSchema as Shown
 
 from gpuyard import quantities as q
-from gpuyard.errors import quoted, remedy
+from gpuyard.errors import quote, suggest
 from gpuyard.keys.fields import Name, YamlMapping, choice, key, required, text, whole
 from gpuyard.keys.findings import Findings
-from gpuyard.ledger.prices import CURRENCY, faults, held_until_the_next
-from gpuyard.ledger.tco import hour_of
+from gpuyard.ledger.prices import CURRENCY, end_prices, find_faults
+from gpuyard.ledger.tco import price_hour
 from gpuyard.ledger.units import read_day
 from gpuyard.model import Market, OwnedHardware, Price
 from gpuyard.model.units import MILLI
@@ -26,31 +26,33 @@ def _day(written: str) -> int:
     try:
         return read_day(written)
     except Exception as error:
-        raise ValueError(f"is a day such as 2026-11-01, not {quoted(written)}") from error
+        raise ValueError(f"is a day such as 2026-11-01, not {quote(written)}") from error
 
 
 def _currency(written: str) -> str:
     if written != CURRENCY:
         raise ValueError(
-            f"is {CURRENCY}, in which the books are kept, not {quoted(written)}: convert the prices to {CURRENCY}"
+            f"is {CURRENCY}, in which the books are kept, not {quote(written)}: convert the prices to {CURRENCY}"
         )
     return written
 
 
 def _sum(written: str) -> int:
-    return q.micro_usd(written, q.BUDGET_USD_MAX)
+    return q.parse_micro_usd(written, q.BUDGET_USD_MAX)
 
 
 def _milli(what: str, least: int, most: int) -> Plain:
     return Plain(
-        text(lambda written: q.scaled(written, what, scale=MILLI, grain="0.001", least=least, most=most))
+        text(
+            lambda written: q.parse_scaled(written, what, scale=MILLI, grain="0.001", least=least, most=most)
+        )
     )
 
 
 Day = Annotated[int, Plain(text(_day)), Shown({"type": "string", "format": "date"})]
 Currency = Annotated[str, Plain(text(_currency)), Shown({"const": CURRENCY})]
 UsdAnHour = Annotated[
-    int, Plain(text(q.micro_usd)), Shown({"type": "number", "minimum": 0, "maximum": q.PRICE_USD_MAX})
+    int, Plain(text(q.parse_micro_usd)), Shown({"type": "number", "minimum": 0, "maximum": q.PRICE_USD_MAX})
 ]
 Sum = Annotated[int, Plain(text(_sum)), Shown({"type": "number", "minimum": 0, "maximum": 10**9})]
 Years = Annotated[
@@ -104,7 +106,7 @@ class PriceEntry(YamlMapping):
             owned = OwnedHardware(
                 bought.purchase, bought.years, bought.salvage or 0, bought.gpus or 1, bought.people or 0
             )
-            micro_usd_h = hour_of(owned)
+            micro_usd_h = price_hour(owned)
         pue = self.pue or MILLI
         return Price(
             round(micro_usd_h), self.model or "", self.pool or "", self.market or "", self.region or "",
@@ -130,12 +132,12 @@ def check_prices(entries: list[PriceEntry], pools: Collection[str] | None, findi
         if entry.pue is not None and entry.energy is None:
             findings.at((*at, "pue"), "needs 'energy', the price of a kWh")
         if entry.pool and pools is not None and entry.pool not in pools and not entry.until:
-            text_ = f"unknown pool {quoted(entry.pool)}; {remedy(entry.pool, pools, 'pools')}"
+            text_ = f"unknown pool {quote(entry.pool)}; {suggest(entry.pool, pools, 'pools')}"
             findings.at((*at, "pool"), f"{text_}; the price of a pool that is gone has an 'until'")
-    for place, said, hint in faults([entry.value() for entry in entries]):
+    for place, said, hint in find_faults([entry.value() for entry in entries]):
         findings.at(("price_book", place), f"{said}; {hint}")
 
 
 def build_prices(entries: list[PriceEntry]) -> tuple[Price, ...]:
     """The book."""
-    return held_until_the_next([entry.value() for entry in entries])
+    return end_prices([entry.value() for entry in entries])

@@ -6,19 +6,19 @@ from pathlib import Path
 
 from gpuyard.config import document, shape
 from gpuyard.config.build import build
-from gpuyard.config.engine_keys import separated
+from gpuyard.config.engine_keys import separate_keys
 from gpuyard.config.values import Access, Config
-from gpuyard.errors import words_of
+from gpuyard.errors import error_text
 from gpuyard.keys.findings import Findings
 from gpuyard.keys.problems import WHOLE_FILE, ConfigError, Problem
 
 
 def load(path: str | os.PathLike[str]) -> Config:
     """Read a configuration file; `ConfigError` with every problem if it cannot be used."""
-    return loads(text_of(path), os.fspath(path))
+    return loads(read_text(path), os.fspath(path))
 
 
-def text_of(path: str | os.PathLike[str], *, lasting: bool = False) -> str:
+def read_text(path: str | os.PathLike[str], *, lasting: bool = False) -> str:
     """The text of a configuration file; `ConfigError` if it cannot be read. `lasting`: it is read more than once."""
     name = os.fspath(path)
     try:
@@ -37,14 +37,14 @@ def text_of(path: str | os.PathLike[str], *, lasting: bool = False) -> str:
     except PermissionError:
         raise _unreadable(name, "may not be read; check the file's permissions") from None
     except (OSError, ValueError) as error:
-        raise _unreadable(name, f"cannot be read: {words_of(error, name)}") from None
+        raise _unreadable(name, f"cannot be read: {error_text(error, name)}") from None
     return document.decode(content, name)
 
 
 def loads(text: str, name: str = "yard.yaml") -> Config:
     """Read a configuration from its text; `name` stands for the file in messages."""
     tree = document.parse(text, name)
-    parted = separated(tree)
+    parted = separate_keys(tree)
     findings = Findings(parted.document)
     findings.extend(parted.problems)
     file, problems = shape.check(parted.rest, parted.document)
@@ -54,7 +54,7 @@ def loads(text: str, name: str = "yard.yaml") -> Config:
     return build(file, findings, parted.read, tuple(parted.notes))
 
 
-def access_of(text: str, name: str = "yard.yaml") -> Access | None:
+def read_access(text: str, name: str = "yard.yaml") -> Access | None:
     """The people that a configuration names; None: it says nothing of `auth`."""
     return loads(text, name).access
 

@@ -19,7 +19,7 @@ from gpuyard.config.prices import Currency, PriceEntry
 from gpuyard.config.servers import LogsEntry, TelemetryEntry
 from gpuyard.config.values import ATTEMPTS_PER_NODE, ATTEMPTS_PER_USER
 from gpuyard.engines.registry import DEFAULT, OWN, Stand, kind_of, kinds, own_kinds
-from gpuyard.errors import quoted, remedy
+from gpuyard.errors import quote, suggest
 from gpuyard.keys import values
 from gpuyard.keys.fields import Boolean, Count, DurationMs, MemoryMib, Name, PositiveMs, Word, YamlMapping
 from gpuyard.keys.fields import OneOrMore as _OneOrMore
@@ -45,14 +45,14 @@ _SETTINGS = Settings()
 
 def _version(text: str) -> int:
     if text != "1":
-        raise ValueError(f"must be 1, the only format this release reads, not {quoted(text)}")
+        raise ValueError(f"must be 1, the only format this release reads, not {quote(text)}")
     return 1
 
 
 def _engine(text: str) -> str:
     if text not in OWN and kind_of(text) is None:
         names = [*OWN, *kinds()]
-        raise ValueError(f"names an unknown engine {quoted(text)}; {remedy(text, names, 'engines')}")
+        raise ValueError(f"names an unknown engine {quote(text)}; {suggest(text, names, 'engines')}")
     return text
 
 
@@ -75,27 +75,27 @@ AttemptCount = Annotated[int, *_whole(0, 1_000_000)]
 WaitingCount = Annotated[int, *_whole(0, 1_000_000_000)]
 NumaDomains = Annotated[int, *_whole(1, 64)]
 NodeGpus = Annotated[tuple[int, str], Plain(_text(values.gpus_of_node)), Shown(_GPUS)]
-CpuMilli = Annotated[int, Plain(_text(q.cpu_milli)), _positive(q.CPUS_PER_NODE_MAX)]
+CpuMilli = Annotated[int, Plain(_text(q.parse_cpu_milli)), _positive(q.CPUS_PER_NODE_MAX)]
 StoredMib = Annotated[
     int,
-    Plain(_text(q.stored_mib)),
+    Plain(_text(q.parse_stored_mib)),
     Shown({"anyOf": [{"type": "string", "pattern": q.MEMORY_PATTERN}, {"const": 0}]}),
 ]
-MicroUsd = Annotated[int, Plain(_text(q.micro_usd)), _PRICE]
-ShareWeight = Annotated[int, Plain(_text(q.share_weight)), _positive(q.PRICE_USD_MAX)]
-GpuMilli = Annotated[int, Plain(_text(q.gpu_milli_positive)), _positive(q.GPUS_MAX)]
-GpuHoursMs = Annotated[int, Plain(_text(q.gpu_hours_ms)), _positive(q.GPU_HOURS_MAX)]
-BudgetUsd = Annotated[int, Plain(_text(q.budget_usd)), _positive(q.BUDGET_USD_MAX)]
+MicroUsd = Annotated[int, Plain(_text(q.parse_micro_usd)), _PRICE]
+ShareWeight = Annotated[int, Plain(_text(q.parse_share_weight)), _positive(q.PRICE_USD_MAX)]
+GpuMilli = Annotated[int, Plain(_text(q.parse_positive_gpu_milli)), _positive(q.GPUS_MAX)]
+GpuHoursMs = Annotated[int, Plain(_text(q.parse_gpu_hours_ms)), _positive(q.GPU_HOURS_MAX)]
+BudgetUsd = Annotated[int, Plain(_text(q.parse_budget_usd)), _positive(q.BUDGET_USD_MAX)]
 BudgetWindow = Annotated[
     tuple[Window, int],
     Plain(_text(values.budget_window)),
     Shown({"type": "string", "pattern": r"^(week|month|quarter|[1-9][0-9]{0,2}d)$"}),
 ]
 Percent = Annotated[
-    int, Plain(_text(q.percent)), Shown({"type": "integer", "minimum": 1, "maximum": q.PERCENT_MAX})
+    int, Plain(_text(q.parse_percent)), Shown({"type": "integer", "minimum": 1, "maximum": q.PERCENT_MAX})
 ]
-KeptMs = Annotated[int, Plain(_text(q.kept_ms)), _KEPT]
-QuotaPart = Annotated[int, Plain(_text(q.gpu_milli)), Shown(_NUMBER_OF_GPUS)]
+KeptMs = Annotated[int, Plain(_text(q.parse_kept_ms)), _KEPT]
+QuotaPart = Annotated[int, Plain(_text(q.parse_gpu_milli)), Shown(_NUMBER_OF_GPUS)]
 
 
 class _QuotaMap:
@@ -161,7 +161,7 @@ class PoolEntry(YamlMapping):
 
 
 class ClusterEntry(YamlMapping):
-    """The nodes of one engine, without the keys of engines, which `shown_cluster` has too."""
+    """The nodes of one engine, without the keys of engines, which `make_cluster_model` has too."""
 
     engine: EngineName | None = _key("The engine that runs the jobs.", default=DEFAULT)
     pools: Annotated[dict[Name, PoolEntry], _OrNothing()] | None = _key(
@@ -200,7 +200,7 @@ _BEFORE_ENGINES = "weight"
 
 
 @cache
-def shown_cluster() -> type[YamlMapping]:
+def make_cluster_model() -> type[YamlMapping]:
     """All keys of a cluster in a file, those of engines among them, in the order in which people see them."""
     kinds = own_kinds()
     of_engines: dict[str, Any] = {}

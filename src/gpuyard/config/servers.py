@@ -9,7 +9,7 @@ from pydantic import PlainValidator as Plain
 from pydantic import WithJsonSchema as Shown
 
 from gpuyard.config.values import EVERY_MS, MATCH, PrometheusSpec
-from gpuyard.errors import quoted, remedy
+from gpuyard.errors import quote, suggest
 from gpuyard.keys.fields import (
     Name,
     OrNothing,
@@ -39,11 +39,11 @@ def _address(value: str) -> str:
     except ValueError:
         host, parts = None, urlsplit("")
     if parts.scheme not in ("http", "https") or not host:
-        raise ValueError(f"must be an address such as https://logs.example.org, not {quoted(value)}")
+        raise ValueError(f"must be an address such as https://logs.example.org, not {quote(value)}")
     if parts.username is not None or parts.password is not None:
         raise ValueError("has a password in it; put that in a file, with 'user' and 'password_file'")
     if parts.query or parts.fragment:
-        raise ValueError(f"must end with its path, without ? and #, not {quoted(value)}")
+        raise ValueError(f"must end with its path, without ? and #, not {quote(value)}")
     return value
 
 
@@ -58,7 +58,7 @@ def _place(value: str) -> str:
     by_host = parts.scheme in ("tcp", "udp") and host and not parts.path.strip("/")
     if not (by_path or by_host):
         raise ValueError(
-            f"must be tcp://HOST:514, udp://HOST:514 or a socket such as unix:///dev/log, not {quoted(value)}"
+            f"must be tcp://HOST:514, udp://HOST:514 or a socket such as unix:///dev/log, not {quote(value)}"
         )
     return value
 
@@ -66,14 +66,14 @@ def _place(value: str) -> str:
 def _index(value: str) -> str:
     if not re.fullmatch(_INDEX, value):
         raise ValueError(
-            f"must be of small letters, digits, '.', '_' and '-', such as gpuyard-logs, not {quoted(value)}"
+            f"must be of small letters, digits, '.', '_' and '-', such as gpuyard-logs, not {quote(value)}"
         )
     return value
 
 
 def _file(value: str) -> str:
     if not value.startswith("/"):
-        raise ValueError(f"must be an absolute path, not {quoted(value)}")
+        raise ValueError(f"must be an absolute path, not {quote(value)}")
     return value
 
 
@@ -190,7 +190,7 @@ def check_logs(entry: LogsEntry | None, findings: Findings) -> None:
             continue
         name = sink.name or kinds[0]
         if name in names:
-            text_ = f"two receivers of logs are called {quoted(name)}; give one of them another 'name'"
+            text_ = f"two receivers of logs are called {quote(name)}; give one of them another 'name'"
             findings.at(path, text_)
         names[name] = index
         keys = getattr(sink, kinds[0])
@@ -235,7 +235,7 @@ def check_telemetry(entry: TelemetryEntry | None, clusters: Collection[str], fin
     _check_credentials(path, keys, findings)
     for place, name in enumerate(keys.clusters or ()):
         if name not in clusters:
-            text_ = f"unknown cluster {quoted(name)}; {remedy(name, clusters, 'clusters')}"
+            text_ = f"unknown cluster {quote(name)}; {suggest(name, clusters, 'clusters')}"
             findings.at((*path, "clusters", place), text_)
     if keys.every is not None and not 1000 <= keys.every <= 300_000:
         findings.at((*path, "every"), "'every' must be from 1s to 5m")
@@ -264,7 +264,7 @@ def _check_credentials(path: Path, keys: HttpPlace, findings: Findings) -> None:
     given = keys.token_file is not None or keys.user is not None
     host = urlsplit(keys.url).hostname or ""
     if given and keys.url.startswith("http:") and host not in ("127.0.0.1", "::1", "localhost"):
-        text_ = f"'url' must begin with https:// where a credential is sent, not {quoted(keys.url)}"
+        text_ = f"'url' must begin with https:// where a credential is sent, not {quote(keys.url)}"
         findings.at((*path, "url"), text_)
 
 

@@ -7,12 +7,12 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from gpuyard.config.schema import ClusterEntry, YardFile, models_beside, shown_cluster
-from gpuyard.errors import quoted, remedy
+from gpuyard.config.schema import ClusterEntry, YardFile, make_cluster_model, models_beside
+from gpuyard.errors import quote, suggest
 from gpuyard.keys.problems import FOUND_MAX, Path, Problem, described
 from gpuyard.keys.tree import Document
 from gpuyard.model.settings import TOTAL
-from gpuyard.model.stand_in import one_line
+from gpuyard.model.stand_in import value_text
 
 _KEY = "[key]"
 """What pydantic puts at the end of a path to say that the key itself is wrong."""
@@ -34,10 +34,10 @@ def check(rest: Document, document: Document) -> tuple[YardFile | None, list[Pro
     try:
         return YardFile.model_validate(rest.plain()), []
     except ValidationError as invalid:
-        return None, problems(document, invalid, Part(YardFile))
+        return None, find_problems(document, invalid, Part(YardFile))
 
 
-def problems(document: Document, invalid: ValidationError, part: Part) -> list[Problem]:
+def find_problems(document: Document, invalid: ValidationError, part: Part) -> list[Problem]:
     """What is wrong with a part of a file, each fault with its place."""
     errors = invalid.errors(include_url=False, include_input=True)
     return [_problem(document, error, part) for error in errors[:FOUND_MAX]]
@@ -73,7 +73,7 @@ def _kind(value: object) -> str:
         case list():
             return "a list"
         case str():
-            return quoted(value)
+            return quote(value)
     return "nothing"
 
 
@@ -118,7 +118,7 @@ def _unknown_key(document: Document, path: Path, part: Part) -> Problem:
     model = _model_at(tuple(above), part)
     known = _cluster_names() if model is ClusterEntry else _names(model)
     where = f"in {part.described(tuple(above))}" if above else "at the top level"
-    text = f"unknown key {quoted(str(key))} {where}; {remedy(str(key), known, 'keys')}"
+    text = f"unknown key {quote(str(key))} {where}; {suggest(str(key), known, 'keys')}"
     return Problem(document.place(path, key=True), text)
 
 
@@ -128,13 +128,13 @@ def _names(model: type[BaseModel]) -> list[str]:
 
 def _cluster_names() -> list[str]:
     """The keys of a cluster, those of engines among them."""
-    return [name for model in (shown_cluster(), *models_beside()) for name in _names(model)]
+    return [name for model in (make_cluster_model(), *models_beside()) for name in _names(model)]
 
 
 def _missing_key(document: Document, path: Path, part: Part) -> Problem:
     *above, key = path
     owner = tuple(above)
     field = _model_at(owner, part).model_fields[str(key)]
-    shown = f"'{key}: {one_line(field.examples[0])}'" if field.examples else "it"
-    text = f"{part.described(owner)} has no {quoted(str(key))}; add {shown}"
+    shown = f"'{key}: {value_text(field.examples[0])}'" if field.examples else "it"
+    text = f"{part.described(owner)} has no {quote(str(key))}; add {shown}"
     return Problem(document.place(owner, key=True), text)

@@ -7,7 +7,7 @@ import re
 
 import yaml
 
-from gpuyard.errors import quoted
+from gpuyard.errors import quote
 from gpuyard.keys.problems import WHOLE_FILE, Position, Problem
 
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
@@ -62,7 +62,7 @@ def syntax_problem(error: yaml.YAMLError, text: str) -> Problem:
             Position(place.line, indentation.index("\t") + 1), "a tab in the indentation; use spaces"
         )
     if "cannot start any token" in said and place.column <= len(line):
-        begin = quoted(line[place.column - 1])
+        begin = quote(line[place.column - 1])
         return Problem(place, f"a value cannot begin with {begin}; put it in quotes")
     for pattern, words in _SYNTAX:
         if re.search(pattern, said):

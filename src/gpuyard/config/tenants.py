@@ -8,13 +8,13 @@ from collections.abc import Iterator, Set
 from typing import Any
 
 from gpuyard.config.schema import NamedBudgetEntry, TenantEntry, YardFile
-from gpuyard.errors import listed, quoted, remedy
+from gpuyard.errors import names_text, quote, suggest
 from gpuyard.keys.findings import Findings
 from gpuyard.keys.problems import Path
 from gpuyard.model import Budget, BudgetAction, NamedBudget, Quota, Tenant
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI
-from gpuyard.quantities import decimal
+from gpuyard.quantities import decimal_text
 from gpuyard.wire.job_fields import PROJECT
 
 DEPTH_MAX = 16
@@ -25,7 +25,7 @@ _CYCLE_SHOWN_MAX = 20
 _QUOTAS = ("guarantee", "limit", "borrow", "lend")
 
 
-def models_named(file: YardFile) -> Iterator[tuple[Path, str]]:
+def list_named_models(file: YardFile) -> Iterator[tuple[Path, str]]:
     """Every GPU model that a quota names, with its place."""
     for name, entry in (file.tenants or {}).items():
         for kind in _QUOTAS:
@@ -65,9 +65,9 @@ def _check_tree(tenants: dict[str, TenantEntry], findings: Findings) -> bool:
             here = tenants[here].parent
         way = list(trail)
         if here is not None and here not in tenants:
-            text = f"unknown tenant {quoted(here)} as parent of {quoted(way[-1])}"
+            text = f"unknown tenant {quote(here)} as parent of {quote(way[-1])}"
             known = (name for name in tenants if name != way[-1])
-            findings.at(("tenants", way[-1], "parent"), f"{text}; {remedy(here, known, 'tenants')}")
+            findings.at(("tenants", way[-1], "parent"), f"{text}; {suggest(here, known, 'tenants')}")
             sound = False
         elif here in trail:
             findings.at(("tenants", here, "parent"), _cycle_text(way[way.index(here) :]))
@@ -76,7 +76,7 @@ def _check_tree(tenants: dict[str, TenantEntry], findings: Findings) -> bool:
         for step, name in enumerate(reversed(way), start=above + 1):
             level[name] = step
         if sound and above + len(way) > DEPTH_MAX:
-            text = f"tenant {quoted(start)} is more than {DEPTH_MAX} levels deep; that is the limit"
+            text = f"tenant {quote(start)} is more than {DEPTH_MAX} levels deep; that is the limit"
             findings.at(("tenants", start, "parent"), text)
             sound = False
     return sound
@@ -99,14 +99,14 @@ def _guaranteed_milli(entry: TenantEntry, model: str) -> int:
 
 def gpus_text(milli: int, model: str = TOTAL) -> str:
     """Milli-GPU as a person would say it: `1.5 GPUs`, `8 H100`."""
-    count = decimal(milli, MILLI)
+    count = decimal_text(milli, MILLI)
     return f"{count} GPU{'' if milli == MILLI else 's'}" if model == TOTAL else f"{count} {model}"
 
 
 def _check_own(name: str, entry: TenantEntry, findings: Findings) -> None:
     """One tenant's numbers against each other."""
     guarantee, limit = entry.guarantee or {}, entry.limit or {}
-    owner = f"tenant {quoted(name)}"
+    owner = f"tenant {quote(name)}"
     promised = _promised_milli(guarantee)
     if TOTAL in guarantee and promised > guarantee[TOTAL]:
         text = f"{owner} is guaranteed {gpus_text(promised)} by model"
@@ -140,7 +140,7 @@ def _check_below(
         own = _guaranteed_milli(tenants[parent], model)
         if milli > own and model in models:
             text = (
-                f"the tenants below {quoted(parent)} are guaranteed {gpus_text(milli, model)}, "
+                f"the tenants below {quote(parent)} are guaranteed {gpus_text(milli, model)}, "
                 f"but it has a guarantee of only {gpus_text(own, model)}; raise it or lower theirs"
             )
             path = ("tenants", parent, "guarantee", model)
@@ -164,11 +164,11 @@ def _check_fleet(
             part = _guaranteed_milli(tenants[name], model)
             running += part
             if part:
-                parts.append(f"{name} {decimal(part, MILLI)}")
+                parts.append(f"{name} {decimal_text(part, MILLI)}")
             if running > there and not crossing:
                 crossing = name
         text = (
-            f"the tenants at the top are guaranteed {gpus_text(milli, model)} ({listed(parts)}), "
+            f"the tenants at the top are guaranteed {gpus_text(milli, model)} ({names_text(parts)}), "
             f"but the fleet has only {gpus_text(there, model)}; lower a guarantee or add nodes"
         )
         findings.at(("tenants", crossing, "guarantee", model), text)
@@ -214,25 +214,25 @@ def check_budgets(file: YardFile, paths: list[str], classes: Set[str], findings:
     seen: dict[tuple[object, ...], str] = {}
     for name, entry in (file.budgets or {}).items():
         path: Path = ("budgets", name)
-        owner = f"budget {quoted(name)}"
+        owner = f"budget {quote(name)}"
         if (entry.gpu_hours is None) == (entry.usd is None):
             has = (
                 "has neither 'gpu_hours' nor 'usd'" if entry.usd is None else "has both 'gpu_hours' and 'usd'"
             )
             findings.at_key(path, f"{owner} {has}; give one of them")
         if entry.tenant is not None and entry.tenant not in paths:
-            known = remedy(entry.tenant, paths, "tenants") if paths else "the file has no tenants"
-            findings.at((*path, "tenant"), f"unknown tenant {quoted(entry.tenant)} of {owner}; {known}")
+            known = suggest(entry.tenant, paths, "tenants") if paths else "the file has no tenants"
+            findings.at((*path, "tenant"), f"unknown tenant {quote(entry.tenant)} of {owner}; {known}")
         if entry.klass is not None and entry.klass not in classes:
-            known = remedy(entry.klass, sorted(classes), "classes")
-            findings.at((*path, "class"), f"unknown class {quoted(entry.klass)} of {owner}; {known}")
+            known = suggest(entry.klass, sorted(classes), "classes")
+            findings.at((*path, "class"), f"unknown class {quote(entry.klass)} of {owner}; {known}")
         rule = _named(name, entry)
         if entry.users == []:
             text = f"'users' of {owner} is empty; name at least one, or remove the key"
             findings.at((*path, "users"), text)
         what = (rule.tenant, rule.klass, rule.labels, rule.users, rule.micro_usd > 0, rule.window, rule.days)
         if what in seen:
-            text = f"{owner} counts the same jobs over the same window as {quoted(seen[what])}; remove one of them"
+            text = f"{owner} counts the same jobs over the same window as {quote(seen[what])}; remove one of them"
             findings.at_key(path, text)
         seen[what] = name
 

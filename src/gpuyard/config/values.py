@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuyard.engines.registry import kind_of
-from gpuyard.errors import BadInput, quoted, remedy
+from gpuyard.errors import BadInput, quote, suggest
 from gpuyard.model import Capability, PolicySpec, Pool, Settings
 from gpuyard.model.units import DAY_MS
 from gpuyard.shipping.contract import SinkSpec
@@ -133,5 +133,5 @@ class Config:
     def policy(self, name: str) -> PolicySpec:
         """The preset or own policy of that name; `BadInput` if there is none."""
         if name not in self.policies:
-            raise BadInput(f"unknown policy {quoted(name)}; {remedy(name, self.policies, 'policies')}")
+            raise BadInput(f"unknown policy {quote(name)}; {suggest(name, self.policies, 'policies')}")
         return self.policies[name]

@@ -15,7 +15,7 @@ from typing import Any
 
 from gpuyard.control.clock import Instant, Steady, since_boot_ms
 from gpuyard.engines.machine import files, processes
-from gpuyard.errors import words_of
+from gpuyard.errors import error_text
 
 _log = logging.getLogger(__name__)
 SLACK_MS = 1_000
@@ -62,7 +62,7 @@ class ClockRecord:
             files.overwrite(self._path, {**self._of, **said, "skipped_ms": skipped_ms})
         except OSError as error:
             if not self._unable:
-                _log.info("how the clocks stand is not kept for the next start: %s", words_of(error))
+                _log.info("how the clocks stand is not kept for the next start: %s", error_text(error))
             self._unable = True
             return
         self._kept, self._unable = stand, False

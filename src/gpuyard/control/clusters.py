@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from gpuyard.control.refusals import Impossible
 from gpuyard.engines.contract import Engine
-from gpuyard.errors import quoted
+from gpuyard.errors import quote
 
 
 def _never(_cluster: str) -> bool:
@@ -44,6 +44,6 @@ class Clusters(Mapping[str, Engine]):
         if not cluster:
             raise Impossible("it is not known in which cluster this attempt ran")
         raise Impossible(
-            f"this attempt ran in cluster {quoted(cluster)}, which yard.yaml no longer has",
+            f"this attempt ran in cluster {quote(cluster)}, which yard.yaml no longer has",
             "Name the cluster in yard.yaml again to see what it knows of the attempt.",
         )

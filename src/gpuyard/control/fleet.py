@@ -6,14 +6,14 @@ from typing import Any
 from gpuyard.config import Cluster, Config
 from gpuyard.config.values import ATTEMPTS_PER_NODE, ATTEMPTS_PER_USER, Access, PrometheusSpec
 from gpuyard.control.places import DataDir
-from gpuyard.engines.apart import Making
 from gpuyard.engines.contract import Engine, Transient
+from gpuyard.engines.engine_process import Making
 from gpuyard.engines.local.hosts import STAND_IN, EmulatedGpus, PretendedNodes, ThisMachine
 from gpuyard.engines.local.kind import KIND as LOCAL
 from gpuyard.engines.local.making import LocalCluster
 from gpuyard.engines.machine import nvml
 from gpuyard.engines.registry import Context, EngineKind, runnable
-from gpuyard.errors import BadInput, quoted, remedy
+from gpuyard.errors import BadInput, quote, suggest
 from gpuyard.keys.values import gpus_of_node
 from gpuyard.model import CATALOGUE, Node, Settings
 from gpuyard.policies.registry import PRESETS
@@ -94,7 +94,7 @@ class Fleet:
         return {cluster.name: cluster.engine(data, self.settings) for cluster in self.clusters}
 
 
-def chosen(config: Config | None, emulate: str) -> Fleet:
+def choose_fleet(config: Config | None, emulate: str) -> Fleet:
     """The fleet that a configuration describes; without one, this machine as it is found."""
     pretended = _parsed(emulate) if emulate else None
     if config is None:
@@ -137,7 +137,7 @@ def _live(cluster: Cluster, config: Config, pretended: EmulatedGpus | None) -> L
     kind = runnable(cluster.engine)
     if kind is None:
         raise BadInput(
-            f"cluster {quoted(cluster.name)} has engine {cluster.engine}, which this release only simulates; "
+            f"cluster {quote(cluster.name)} has engine {cluster.engine}, which this release only simulates; "
             "it runs `local` and `slurm`",
             "Set `engine: local` or `engine: slurm`, or use the file with `yard simulate`.",
         )
@@ -164,7 +164,7 @@ def _check_together(clusters: tuple[LiveCluster, ...], emulate: str) -> None:
     if emulate and not here:
         first = clusters[0]
         raise BadInput(
-            f"--emulate is for this machine, and cluster {quoted(first.name)} has engine {first.kind.name}",
+            f"--emulate is for this machine, and cluster {quote(first.name)} has engine {first.kind.name}",
             "Leave it out: the GPUs are those that this engine has.",
         )
 
@@ -185,7 +185,7 @@ def _nodes(cluster: Cluster, config: Config, pretended: EmulatedGpus | None) -> 
     if len(nodes) != 1:
         rest = "s" if len(real) > 1 else ""
         raise BadInput(
-            f"cluster {quoted(cluster.name)} has {len(nodes)} nodes and engine local, which is this one machine; "
+            f"cluster {quote(cluster.name)} has {len(nodes)} nodes and engine local, which is this one machine; "
             f"real nodes need Slurm",
             f"Add `emulate: true` to pool{rest} {', '.join(real)} to rehearse with nodes that this machine pretends "
             "to be, set `engine: slurm`, or leave one pool with `nodes: 1`.",
@@ -200,5 +200,5 @@ def _parsed(text: str) -> EmulatedGpus:
     except ValueError as error:
         raise BadInput(f"--emulate {error}") from None
     if count and model not in CATALOGUE:
-        raise BadInput(f"unknown GPU model {quoted(model)}; {remedy(model, CATALOGUE, 'GPU models')}")
+        raise BadInput(f"unknown GPU model {quote(model)}; {suggest(model, CATALOGUE, 'GPU models')}")
     return EmulatedGpus(count, model)

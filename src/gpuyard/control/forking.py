@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 from gpuyard import interpreter
 from gpuyard.control.refusals import Overloaded
 from gpuyard.engines.machine import processes
-from gpuyard.errors import words_of
+from gpuyard.errors import error_text
 
 HEAD_BYTES_MAX = 64
 """What may be said to the process itself with a question."""
@@ -101,7 +101,7 @@ class ForkingProcess:
             raise
         except OSError as error:
             raise Overloaded(
-                f"the process that answers cannot be asked: {words_of(error)}", "Try again in a moment."
+                f"the process that answers cannot be asked: {error_text(error)}", "Try again in a moment."
             ) from error
 
     def _exchange(self, head: bytes, question: Any, most_s: float, wanted: Wanted) -> Any:
@@ -169,7 +169,7 @@ class ForkingProcess:
 # -- in the process ------------------------------------------------------------------------------------------------
 
 
-def begun() -> tuple[socket.socket, str]:
+def open_line() -> tuple[socket.socket, str]:
     """The line to the server, and what it said first; empty: it is gone."""
     processes.stand_back(NICENESS)
     # The keyboard that stops a server in the foreground means the server.

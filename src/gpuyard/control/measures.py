@@ -5,7 +5,7 @@ from typing import Any
 
 from gpuyard.control.attempts import Attempts
 from gpuyard.control.refusals import Refusal
-from gpuyard.control.replica.labels import numbers_named
+from gpuyard.control.replica.labels import find_nodes
 from gpuyard.control.replica.replica import Replica
 from gpuyard.control.upkeep.watching import Watch
 from gpuyard.control.views.curves import curves_view, kernel_lines_view
@@ -52,7 +52,7 @@ class Measures:
     def price_of_node(self, node: str, day: int) -> int:
         """What an hour of a GPU of a node costs on a day in micro-dollars; 0: it is not known."""
         with self._replica.lock:
-            found = numbers_named(self._replica.state, node)
+            found = find_nodes(self._replica.state, node)
             return self._replica.state.gpu_price(found[0], day) if found else 0
 
     def _nodes_of(self, view: Mapping[str, Any]) -> list[Node]:
@@ -63,12 +63,12 @@ class Measures:
             if record is not None and record.grants:
                 numbers = [grant.node for grant in record.grants]
             else:
-                numbers = [number for name in view["nodes"] for number in numbers_named(state, name)]
+                numbers = [number for name in view["nodes"] for number in find_nodes(state, name)]
             return [state.nodes.node[number] for number in numbers]
 
 
-def cluster_of(replica: Replica, node: str) -> str:
+def find_cluster(replica: Replica, node: str) -> str:
     """The cluster of the only node of this name; empty: there are several, or none."""
     with replica.lock:
-        found = numbers_named(replica.state, node)
+        found = find_nodes(replica.state, node)
         return replica.state.nodes.node[found[0]].cluster if len(found) == 1 else ""

@@ -5,23 +5,25 @@ from collections.abc import Callable, Mapping
 from gpuyard.control.clusters import Clusters
 from gpuyard.control.commands.observed import ObservedClusters
 from gpuyard.control.fleet import Fleet
-from gpuyard.control.loop.memory import Witness, open_memory
+from gpuyard.control.loop.folder_memory import Witness, open_memory
 from gpuyard.control.places import DataDir
-from gpuyard.control.replica.labels import key_of
+from gpuyard.control.replica.labels import current_key
 from gpuyard.control.replica.replica import Replica
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.engines import apart
-from gpuyard.engines.apart import EngineApart, Line
+from gpuyard.engines import engine_process
 from gpuyard.engines.contract import EngineError, Phase
+from gpuyard.engines.engine_process import EngineApart, EngineProcess
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.observer import ForeignJob, Observer
 from gpuyard.errors import YardError
 from gpuyard.model import WaitCause
 
 
-def spare_process(fleet: Fleet, leads: bool) -> Line | None:
+def fork_spare_process(fleet: Fleet, leads: bool) -> EngineProcess | None:
     """A process for the engine of this machine, made before anything is open that it must not have."""
-    return apart.spare() if leads and any([cluster.here for cluster in fleet.clusters]) else None
+    return (
+        engine_process.fork_spare() if leads and any([cluster.here for cluster in fleet.clusters]) else None
+    )
 
 
 class OpenEngines:
@@ -61,14 +63,14 @@ class OpenEngines:
         store = replica.store
         with replica.lock:
             replica.catch_up()
-            owned = {key_of(store.yard, record) for record in replica.state.running.values()}
+            owned = {current_key(store.yard, record) for record in replica.state.running.values()}
         alive = [report.key for report in engine.listing() if report.phase is not Phase.ENDED]
         strange = [key for key in alive if key not in owned]
         witness, self.behind = open_memory(self._data.engine, store, strange, told=older_log)
         engine.adopt(witness.adopted)
         return witness
 
-    def apart(self, spare: Line | None, witnesses: Mapping[str, Witness]) -> dict[str, EngineApart]:
+    def apart(self, spare: EngineProcess | None, witnesses: Mapping[str, Witness]) -> dict[str, EngineApart]:
         """The engines of this machine as the leader has them: in processes of their own, which no request delays."""
         made = {}
         for cluster in self._fleet.clusters if spare is not None else ():

@@ -18,10 +18,10 @@ from typing import Any, NoReturn, ParamSpec, Protocol, TypeVar, cast
 from gpuyard.control.forking import (
     ForkingProcess,
     Wanted,
-    begun,
     end_by_itself,
     end_when_unwanted,
     fork_for_each,
+    open_line,
     receive,
     send,
 )
@@ -50,7 +50,7 @@ class Parse(Protocol):
         ...
 
 
-def here(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+def run_here(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """In this process: for programs that read one text of their own."""
     return work(*args, **kwargs)
 
@@ -102,7 +102,7 @@ def _too_much() -> Unacceptable:
 
 def main(preload: list[str]) -> None:
     """Fork for each text, until the server is gone or none has come for a while."""
-    line, said = begun()
+    line, said = open_line()
     if not said:
         return
     for name in preload:

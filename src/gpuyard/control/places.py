@@ -27,7 +27,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuyard.errors import YardError, words_of
+from gpuyard.errors import YardError, error_text
 
 if TYPE_CHECKING:
     from gpuyard.engines.machine.processes import Identity
@@ -105,7 +105,7 @@ def likely_data() -> Iterator[Path]:
         yield SYSTEM_DATA
 
 
-def named_store(said: str) -> str:
+def resolve_store(said: str) -> str:
     """The URL of a store: as it was said, from a file (`@FILE`), or of `YARD_STORE`; empty: none is named.
 
     A command line can be read by every user of the machine, and a URL may hold a password.
@@ -118,7 +118,9 @@ def named_store(said: str) -> str:
         with path.open(encoding="utf-8") as file:
             others, text = os.fstat(file.fileno()).st_mode & 0o077, file.read().strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise YardError(f"{path}, which names the store, cannot be read: {words_of(error, path)}") from error
+        raise YardError(
+            f"{path}, which names the store, cannot be read: {error_text(error, path)}"
+        ) from error
     if others:
         raise YardError(f"{path}, which names the store, can be read by others", f"chmod 600 {path}")
     if not text or len(text.split()) != 1:
@@ -296,7 +298,7 @@ class DataDir:
             ) from None
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise YardError(
-                f"{self._started}, the configuration of the last start, cannot be read: {words_of(error)}",
+                f"{self._started}, the configuration of the last start, cannot be read: {error_text(error)}",
                 "Name a yard.yaml with --config, or remove the file.",
             ) from error
 
@@ -433,7 +435,7 @@ class Instance:
         """Tell others about this server."""
         from gpuyard.engines.machine import processes  # noqa: PLC0415 (few commands need it)
 
-        pid, ticks, boot = processes.myself(processes.boot_id())
+        pid, ticks, boot = processes.identify_self(processes.boot_id())
         content = json.dumps({"pid": pid, "ticks": ticks, "boot": boot, **note}).encode().ljust(_NOTE_BYTES)
         # In place: on a full disk a block that is given back does not come again.
         os.pwrite(self._fd, content, 0)
@@ -483,7 +485,7 @@ class Instance:
         if not isinstance(pid, int) or not isinstance(ticks, int) or not isinstance(boot, str):
             return None
         server = processes.Identity(pid, ticks, boot)
-        return server if processes.lives(server, processes.boot_id()) else None
+        return server if processes.is_alive(server, processes.boot_id()) else None
 
     def release(self) -> None:
         """Let go. The file stays: removing it would let two processes lock two files of one name."""

@@ -9,7 +9,7 @@ from gpuyard.control.duties.rounds import Duties
 from gpuyard.control.reading.model import Model
 from gpuyard.control.replica.labels import row_label
 from gpuyard.control.serve import Yard
-from gpuyard.control.views.audit import audit
+from gpuyard.control.views.audit import read_audit
 from gpuyard.control.views.curves import gpu_memory_mib
 from gpuyard.control.views.gpus import gpus_view
 from gpuyard.control.views.topology import topology_view
@@ -131,4 +131,4 @@ class Readings:
             row = self.store.history.find(job_id)
             return row_label(row) if row is not None else str(job_id)
 
-        return audit(self.store, node, job, user=user, before_seq=before_seq, limit=limit)
+        return read_audit(self.store, node, job, user=user, before_seq=before_seq, limit=limit)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from gpuyard.errors import YardError, quoted, remedy
+from gpuyard.errors import YardError, quote, suggest
 
 
 class Refusal(YardError):
@@ -27,11 +27,11 @@ class NotFound(Refusal):
     """There is no such thing."""
 
 
-def no_tenant(wanted: str, seen: Iterable[str]) -> NotFound:
+def unknown_tenant(wanted: str, seen: Iterable[str]) -> NotFound:
     """That a report was asked for about a tenant that is not there, or not in sight."""
     names = sorted([name for name in seen if name])
-    known = remedy(wanted, names, "tenants") if names else "there are none that you may see"
-    return NotFound(f"there is no tenant {quoted(wanted)}; {known}")
+    known = suggest(wanted, names, "tenants") if names else "there are none that you may see"
+    return NotFound(f"there is no tenant {quote(wanted)}; {known}")
 
 
 class Removed(Refusal):

@@ -14,7 +14,7 @@ from typing import Any
 from gpuyard import __version__
 from gpuyard.control.access.browsers import BrowserService
 from gpuyard.control.access.oidc import Provider
-from gpuyard.control.access.people import person
+from gpuyard.control.access.people import find_person
 from gpuyard.control.access.people_in_force import PeopleInForce
 from gpuyard.control.access.tokens import TokenService
 from gpuyard.control.attempts import Attempts
@@ -22,36 +22,36 @@ from gpuyard.control.clock import Steady, clock_ms
 from gpuyard.control.clock_record import ClockRecord
 from gpuyard.control.commands.configs import Configurations
 from gpuyard.control.commands.requests import RequestService
-from gpuyard.control.duties.logs import senders
+from gpuyard.control.duties.logs import make_senders
 from gpuyard.control.duties.registry import DutyParts, duties_of
 from gpuyard.control.duties.rounds import Duties
 from gpuyard.control.loop.leading import Leader
-from gpuyard.control.measures import Measures, cluster_of
+from gpuyard.control.measures import Measures, find_cluster
 from gpuyard.control.notes import Notes
-from gpuyard.control.open_engines import OpenEngines, spare_process
+from gpuyard.control.open_engines import OpenEngines, fork_spare_process
 from gpuyard.control.options import Options
 from gpuyard.control.parsing import Parser
 from gpuyard.control.places import DataDir
 from gpuyard.control.projections.following import Projection
-from gpuyard.control.projections.registry import checked, registered
+from gpuyard.control.projections.registry import check_projection, list_projections
 from gpuyard.control.readiness import Readiness
-from gpuyard.control.reading.model import unsaid
+from gpuyard.control.reading.model import no_reason
 from gpuyard.control.replica.committer import Committer
 from gpuyard.control.replica.follower import Follower
-from gpuyard.control.replica.labels import key_of
+from gpuyard.control.replica.labels import current_key
+from gpuyard.control.replica.questions import QuestionRunner
 from gpuyard.control.replica.replica import Replica
-from gpuyard.control.replica.thought import QuestionRunner
-from gpuyard.control.starting import fleet_of, remember
-from gpuyard.control.upkeep.filling import Filler
+from gpuyard.control.starting import read_fleet, remember
 from gpuyard.control.upkeep.metering import Meter
+from gpuyard.control.upkeep.projection_filler import Filler
 from gpuyard.control.upkeep.reserve import Reserve
 from gpuyard.control.upkeep.retention import Pruner
 from gpuyard.control.upkeep.watching import Watch
 from gpuyard.control.views.views import Views
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.state.dump import dump
-from gpuyard.engines import apart
-from gpuyard.errors import words_of
+from gpuyard.engines import engine_process
+from gpuyard.errors import error_text
 from gpuyard.store import open_store
 
 _log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ EXAMINE_S = 3.0
 """How long a start waits for a look at every page of its store; a longer look goes on beside."""
 _QUESTIONS = ("gpuyard.control.views.views", "gpuyard.control.foresight.oracle")
 """Modules whose questions are answered beside the server: imported there, and not here."""
-_READERS = ("gpuyard.config.reading", "gpuyard.intake.understood")
+_READERS = ("gpuyard.config.reading", "gpuyard.intake.job_texts")
 """Modules that read the texts of people, likewise."""
 
 
@@ -75,11 +75,13 @@ class Yard:
         projections: Sequence[Projection] | None = None,
     ) -> None:
         """`projections`: those that follow the log; None: all that are registered or installed."""
-        following = [checked(each) for each in (registered() if projections is None else projections)]
+        following = [
+            check_projection(each) for each in (list_projections() if projections is None else projections)
+        ]
         self.options = options
         self.data = DataDir(options.data)
         self.now_ms = now_ms
-        self.fleet, self._file = fleet_of(options, self.data)
+        self.fleet, self._file = read_fleet(options, self.data)
         self.data.prepare()
         self.instance = self.data.instance(options.port, options.shared)
         # Before anything is written: on a full disk there is then room to start.
@@ -95,8 +97,8 @@ class Yard:
     def _open(self, following: Sequence[Projection]) -> None:
         remember(self._file, self.options, self.data)
         self.token = self.data.token()
-        if (spare := spare_process(self.fleet, self.options.leads)) is not None:
-            self._undo.append(lambda: apart.end(spare))
+        if (spare := fork_spare_process(self.fleet, self.options.leads)) is not None:
+            self._undo.append(lambda: engine_process.end(spare))
         self.reserve.open_on([self.data.database, self.instance.series])
         place = str(self.options.store or self.data.database)
         self.store = open_store(place, examine_s=EXAMINE_S)
@@ -123,7 +125,7 @@ class Yard:
             self.replica,
             {**self.engines, **driven},
             self._file,
-            person(os.geteuid(), os.getegid()).name,
+            find_person(os.geteuid(), os.getegid()).name,
             self._holder,
             self._clock,
             witnesses,
@@ -156,7 +158,7 @@ class Yard:
             observed=observed,
             check_room=self.reserve.check,
         )
-        reason = self.opened.named_reason if observed else unsaid
+        reason = self.opened.named_reason if observed else no_reason
         self.views = Views(self.replica, self._clock, reason, self._late, self.think)
 
     def _open_people(self) -> None:
@@ -191,11 +193,11 @@ class Yard:
             here,
             now_ms,
             self.reserve.has_room,
-            lambda node: cluster_of(replica, node),
+            lambda node: find_cluster(replica, node),
             self.options.look_s,
             Meter(replica, self.epoch, log_ms=self._clock),
         )
-        self.shippers = senders(self.fleet.sinks, self.data.shipping, replica, self.engines, now_ms)
+        self.shippers = make_senders(self.fleet.sinks, self.data.shipping, replica, self.engines, now_ms)
         parts = DutyParts(
             replica=replica,
             epoch=self.epoch,
@@ -245,7 +247,7 @@ class Yard:
                 undo()
             except Exception as error:
                 # What comes after it is still to be closed.
-                _log.warning("the server did not end well: %s", words_of(error), exc_info=error)
+                _log.warning("the server did not end well: %s", error_text(error), exc_info=error)
 
     @property
     def token_service(self) -> TokenService | None:
@@ -286,4 +288,4 @@ class Yard:
     def _late(self, record: JobRecord) -> str:
         """Why a start has come to nothing yet, in the words of the engine; empty: it has not said."""
         late = self.leader.standing.late
-        return late.get(key_of(self.store.yard, record), "") if late else ""
+        return late.get(current_key(self.store.yard, record), "") if late else ""

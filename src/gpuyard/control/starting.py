@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from gpuyard.config.reading import loads, text_of
+from gpuyard.config.reading import loads, read_text
 from gpuyard.control.commands.configs import StartFile
-from gpuyard.control.fleet import Fleet, chosen
+from gpuyard.control.fleet import Fleet, choose_fleet
 from gpuyard.control.options import Options, check_address, check_shared
 from gpuyard.control.places import DataDir
 
 
-def fleet_of(options: Options, data: DataDir) -> tuple[Fleet, StartFile]:
+def read_fleet(options: Options, data: DataDir) -> tuple[Fleet, StartFile]:
     """What the server works with, and the file that says so."""
     path = options.config
     if path is None and data.config.is_file():
@@ -17,7 +17,7 @@ def fleet_of(options: Options, data: DataDir) -> tuple[Fleet, StartFile]:
     if path is None:
         last = data.remembered()
         if last is not None:
-            fleet = chosen(loads(*last), options.emulate)
+            fleet = choose_fleet(loads(*last), options.emulate)
             names = [cluster.name for cluster in fleet.clusters]
             plural = "s" if len(names) > 1 else ""
             what = f"cluster{plural} {', '.join(names)}{' and `auth`' if fleet.access is not None else ''}"
@@ -26,10 +26,10 @@ def fleet_of(options: Options, data: DataDir) -> tuple[Fleet, StartFile]:
             return replace(fleet, notes=(*fleet.notes, note)), StartFile(
                 fleet.settings, *last, remembered=True
             )
-        fleet = chosen(None, options.emulate)
+        fleet = choose_fleet(None, options.emulate)
         return fleet, StartFile(fleet.settings)
-    text = text_of(path, lasting=True)
-    fleet = chosen(loads(text, str(path)), options.emulate)
+    text = read_text(path, lasting=True)
+    fleet = choose_fleet(loads(text, str(path)), options.emulate)
     return fleet, StartFile(fleet.settings, text, str(path))
 
 
@@ -46,4 +46,4 @@ def check(options: Options) -> None:
     """Raise what is wrong with the options, before a process is made for them."""
     check_address(options)
     check_shared(options)
-    fleet_of(options, DataDir(options.data))
+    read_fleet(options, DataDir(options.data))

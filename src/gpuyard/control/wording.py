@@ -8,7 +8,7 @@ from typing import Any
 from gpuyard.core.explain.suggestions import Help
 from gpuyard.core.phrases import count_text, names_text
 from gpuyard.model import Ask, Cure, LimitTime, Remedy, Whole
-from gpuyard.model.stand_in import clusters_line
+from gpuyard.model.stand_in import clusters_text
 from gpuyard.model.units import ENDLESS_MS, MILLI, SECOND_MS
 from gpuyard.quantities import duration_in_one_unit, span_words
 
@@ -99,7 +99,7 @@ def _remedy(remedy: Remedy) -> str:
             return f"more for each user of {names[0]} (max_gpus_per_user)"
         case kind:
             return _WORDS[kind].format(
-                names=names_text(names), either=" or ".join(names), jobs=_jobs(names), shown=clusters_line()
+                names=names_text(names), either=" or ".join(names), jobs=_jobs(names), shown=clusters_text()
             )
 
 

@@ -1,10 +1,11 @@
-"""The scheduler's core: `apply` folds events into a state, `decide` makes a plan of it, `explain` and `why` say why.
+"""The scheduler's core: `apply` folds events into a state, `decide` makes a plan of it, `explain` and `explain_why` say
+why.
 
 Pure: no clock, no randomness, no files. Everything comes in as arguments and goes out as values.
 """
 
 from gpuyard.core.explain.explain import Explanation, explain
-from gpuyard.core.explain.why import why
+from gpuyard.core.explain.why import explain_why
 from gpuyard.core.schedule.decide import decide
 from gpuyard.core.schedule.policy import Policy
 from gpuyard.core.state.dump import dump, load
@@ -20,6 +21,6 @@ __all__ = [
     "decide",
     "dump",
     "explain",
+    "explain_why",
     "load",
-    "why",
 ]

@@ -84,13 +84,13 @@ def _numbers(text: str, most: int) -> list[str]:
 # -- writing -------------------------------------------------------------------------------------------------------
 
 
-def natural(name: str) -> tuple[str, int, str]:
+def natural_key(name: str) -> tuple[str, int, str]:
     """A key that puts n2 before n10."""
     match = _NUMBERED.fullmatch(name)
     return (match[1], int(match[2]), name) if match else (name, -1, name)
 
 
-def folded(names: Sequence[str]) -> str:
+def fold_names(names: Sequence[str]) -> str:
     """Names in their order; neighbours with the same stem share a bracket. Leading zeros are part of a name."""
     if len(names) == 1:
         return names[0]
@@ -124,7 +124,7 @@ def _ranges(numbers: list[str]) -> str:
     return ",".join([first if first == last else f"{first}-{last}" for first, last in ranges])
 
 
-def counted(numbers: Iterable[int]) -> str:
+def fold_counts(numbers: Iterable[int]) -> str:
     """Numbers by node as Slurm writes them: `2(x3),1`."""
     runs: list[list[int]] = []
     for number in numbers:
@@ -135,6 +135,6 @@ def counted(numbers: Iterable[int]) -> str:
     return ",".join([f"{number}(x{times})" if times > 1 else str(number) for number, times in runs])
 
 
-def indices_folded(indices: Iterable[int]) -> str:
+def fold_indices(indices: Iterable[int]) -> str:
     """Indices of an array: 1-4, or 3,5,7."""
     return _ranges([str(index) for index in sorted(indices)])

@@ -18,7 +18,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple
 
-from gpuyard.errors import BadInput, listed, quoted
+from gpuyard.errors import BadInput, names_text, quote
 from gpuyard.ledger.bills import BillLine
 from gpuyard.ledger.prices import CURRENCY
 from gpuyard.model.units import DAY_MS, HOUR_MS
@@ -76,10 +76,10 @@ class Bill(NamedTuple):
 def read_number(text: str) -> tuple[Decimal, str, str]:
     """A number, exactly as it is written; or 0, what is wrong with it, and what to do."""
     if len(text) > _NUMBER_CHARACTERS_MAX or not _NUMBER.fullmatch(text):
-        return Decimal(0), f"{quoted(text)} is not a number", "write it with a point, as 12.5"
+        return Decimal(0), f"{quote(text)} is not a number", "write it with a point, as 12.5"
     found = Decimal(text)
     if abs(found) > NUMBER_MAX:
-        return Decimal(0), f"{quoted(text)} is more than {NUMBER_MAX:,}", "repair the number"
+        return Decimal(0), f"{quote(text)} is more than {NUMBER_MAX:,}", "repair the number"
     return found, "", ""
 
 
@@ -90,11 +90,11 @@ def read_moment(text: str) -> tuple[int, str, str]:
             raise ValueError(text)
         found = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
-        wrong = f"{quoted(text)} is not a moment" if text else "it is empty"
+        wrong = f"{quote(text)} is not a moment" if text else "it is empty"
         return 0, wrong, "write it as 2026-11-01T00:00:00Z"
     at_ms = ((found if found.tzinfo else found.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
     if not 0 <= at_ms < _LATEST_MS:
-        return 0, f"{quoted(text)} is before 1970 or after 2200", "repair the moment"
+        return 0, f"{quote(text)} is before 1970 or after 2200", "repair the moment"
     return at_ms, "", ""
 
 
@@ -135,7 +135,7 @@ class _Cells:
         text = self.text(name)
         if text not in ("", CURRENCY):
             hint = f"have the cloud bill in {CURRENCY}, or convert every cost of the file"
-            self.refuse(name, f"{quoted(text)}: the books are in {CURRENCY}", hint)
+            self.refuse(name, f"{quote(text)}: the books are in {CURRENCY}", hint)
 
     def refuse(self, column: str, wrong: str, hint: str) -> None:
         """Note what is wrong with a cell, or with the row where `column` is empty."""
@@ -231,13 +231,13 @@ def _read(file: io.BufferedReader | gzip.GzipFile, path: Path, known: Mapping[st
             if what and _LOOKS_LIKE_GPUS.match(what):
                 unknown.add(what)
     if broken:
-        raise broken_rows(told, broken)
+        raise broken_rows_error(told, broken)
     if not lines and not others:
         raise BadInput(f"{path} has a heading and no line below it", "Export the bill again from the cloud.")
     return Bill(form.name, lines, others, int(fees * _MICRO), tuple(sorted(unknown)))
 
 
-def broken_rows(told: Sequence[str], count: int) -> BadInput:
+def broken_rows_error(told: Sequence[str], count: int) -> BadInput:
     """What is said of a file with rows that cannot be read, of which the first are told."""
     more = f"{count - len(told):,} more rows cannot be read. " if count > len(told) else ""
     return BadInput("\n".join(told), f"{more}Nothing was compared.", problem_count=count)
@@ -299,14 +299,14 @@ def _form(header: Sequence[str], line: int, path: Path) -> _Form:
     twice = [name for name, count in Counter(header).items() if name and count > 1]
     if twice:
         raise BadInput(
-            f"{path}, line {line}, column {listed(twice)}: the name occurs twice", "Leave one of them."
+            f"{path}, line {line}, column {names_text(twice)}: the name occurs twice", "Leave one of them."
         )
     for form in (_CUR, _FOCUS):
         if any([name in header for name in form.columns[0]]):
             missing = [names[0] for names in form.columns if not any([name in header for name in names])]
             if missing:
                 raise BadInput(
-                    f"{path} is a bill of the form {form.name} without the columns {listed(missing)}",
+                    f"{path} is a bill of the form {form.name} without the columns {names_text(missing)}",
                     "Export the bill from the cloud with these columns.",
                 )
             return form

@@ -10,11 +10,11 @@ import yaml
 
 from gpuyard.config import document
 from gpuyard.config.syntax import syntax_problem
-from gpuyard.errors import BadInput, quoted
+from gpuyard.errors import BadInput, quote
 from gpuyard.keys.problems import ConfigError, Position, Problem
 from gpuyard.keys.tree import Document, Mapping, Node, Scalar, Sequence
 
-__all__ = ["Document", "Mapping", "Node", "Scalar", "Sequence", "documents", "each_document"]
+__all__ = ["Document", "Mapping", "Node", "Scalar", "Sequence", "parse_documents", "parse_each_document"]
 
 DOCUMENTS_MAX = 10_000
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -23,12 +23,12 @@ _CLOSES = (yaml.SequenceEndEvent, yaml.MappingEndEvent)
 _ROOTS = (yaml.ScalarEvent, yaml.SequenceStartEvent, yaml.MappingStartEvent, yaml.AliasEvent)
 
 
-def documents(text: str, file: str) -> list[Document]:
+def parse_documents(text: str, file: str) -> list[Document]:
     """Every document that is not empty; `ConfigError` or `BadInput` with the place of what is wrong."""
-    return list(each_document(text, file))
+    return list(parse_each_document(text, file))
 
 
-def each_document(text: str, file: str) -> Iterator[Document]:
+def parse_each_document(text: str, file: str) -> Iterator[Document]:
     """The same one by one, each read when it is asked for."""
     text = text.removeprefix("\ufeff")
     if len(text) > document.BYTES_MAX:
@@ -82,7 +82,7 @@ def _is_job(event: yaml.Event, file: str) -> bool:
         if not event.style and event.value in ("", "~", "null"):
             return False
         raise ConfigError(
-            file, [Problem(place, f"a job must be written as 'key: value', not {quoted(event.value)}")]
+            file, [Problem(place, f"a job must be written as 'key: value', not {quote(event.value)}")]
         )
     raise ConfigError(
         file, [Problem(place, "a job must be written as 'key: value'; separate several by '---'")]

@@ -3,7 +3,7 @@
 import re
 
 from gpuyard.errors import BadInput
-from gpuyard.intake.documents import each_document
+from gpuyard.intake.documents import parse_each_document
 from gpuyard.intake.kubernetes import read_kubernetes
 from gpuyard.intake.native import read_native
 from gpuyard.intake.native_fields import FIELDS
@@ -18,7 +18,7 @@ def form_of(text: str, file: str) -> Form:
     plain = text.removeprefix("\ufeff")
     if plain.startswith("#!") or _DIRECTIVE.search(plain):
         return Form.SBATCH
-    keys = next(each_document(text, file)).root.entries.keys()
+    keys = next(parse_each_document(text, file)).root.entries.keys()
     if {"apiVersion", "kind"} <= keys:
         return Form.KUBERNETES
     if keys & FIELDS.keys():

@@ -12,7 +12,7 @@ import yaml
 
 from gpuyard.config.syntax import syntax_problem
 from gpuyard.core.fleet.mig_geometry import PlacedSlice, layout_text
-from gpuyard.errors import BadInput, quoted, remedy
+from gpuyard.errors import BadInput, quote, suggest
 from gpuyard.keys.problems import ConfigError
 from gpuyard.model.mig import WHOLE, read_layout
 
@@ -31,16 +31,16 @@ _MODELS = {
 _FILTER = re.compile(r"(?:0x)?([0-9a-f]{4})10de", re.IGNORECASE)
 
 
-def names(text: str, file: str) -> list[str]:
+def list_layouts(text: str, file: str) -> list[str]:
     """The names of the layouts in a file."""
     return list(_configs(text, file))
 
 
-def for_node(text: str, file: str, name: str, model: str, gpus: int) -> dict[int, str]:
+def layout_for_node(text: str, file: str, name: str, model: str, gpus: int) -> dict[int, str]:
     """The layout of each GPU that a named layout gives for a node with `gpus` GPUs of a model."""
     configs = _configs(text, file)
     if name not in configs:
-        raise BadInput(f"{file} has no layout {quoted(name)}; {remedy(name, configs, 'layouts')}")
+        raise BadInput(f"{file} has no layout {quote(name)}; {suggest(name, configs, 'layouts')}")
     found: dict[int, str] = {}
     entries = configs[name]
     if not isinstance(entries, list):
@@ -54,7 +54,7 @@ def for_node(text: str, file: str, name: str, model: str, gpus: int) -> dict[int
     return dict(sorted(found.items()))
 
 
-def written(nodes: Mapping[str, Mapping[int, Sequence[str]]]) -> str:
+def layouts_text(nodes: Mapping[str, Mapping[int, Sequence[str]]]) -> str:
     """A file with one layout for each node: profiles by GPU, none for a whole GPU."""
     configs: dict[str, Any] = {}
     for node, by_gpu in nodes.items():
@@ -93,7 +93,7 @@ def _configs(text: str, file: str) -> dict[str, Any]:
         )
     version = str(found.get("version", "v1"))
     if version != "v1":
-        raise BadInput(f"{file} is of version {quoted(version)}; this release reads v1")
+        raise BadInput(f"{file} is of version {quote(version)}; this release reads v1")
     return {str(name): entries for name, entries in configs.items()}
 
 
@@ -108,7 +108,7 @@ def _concerns(wanted: Any, model: str, where: str) -> bool:
         text = f"{each:08X}" if isinstance(each, int) else str(each)
         match = _FILTER.fullmatch(text.strip())
         if match is None:
-            raise BadInput(f"{where}: 'device-filter' {quoted(text)} is no PCI device such as 0x233510DE")
+            raise BadInput(f"{where}: 'device-filter' {quote(text)} is no PCI device such as 0x233510DE")
         numbers.append(match[1].upper())
     return any([number in numbers for number in _MODELS.get(model, ())])
 
@@ -142,6 +142,6 @@ def _layout(entry: Mapping[str, Any], where: str) -> str:
             profiles += read_layout(str(name)) * count
         except ValueError:
             raise BadInput(
-                f"{where}: {quoted(str(name))} is not a slice that the yard makes; it makes such as 1g.18gb"
+                f"{where}: {quote(str(name))} is not a slice that the yard makes; it makes such as 1g.18gb"
             ) from None
     return layout_text([PlacedSlice(name, 0) for name in profiles])

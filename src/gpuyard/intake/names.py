@@ -8,7 +8,7 @@ _FORBIDDEN = re.compile(r"[^\w .:+=@,-]")
 _SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
-def job_name(text: str) -> str:
+def mend_job_name(text: str) -> str:
     """The name of a job, with forbidden characters replaced."""
     made = _FORBIDDEN.sub("-", text).lstrip("_ .:+=@,-")[:NAME_MAX]
     return made or "job"

@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
-from gpuyard.errors import quoted, remedy
-from gpuyard.intake.documents import Document, documents
+from gpuyard.errors import quote, suggest
+from gpuyard.intake.documents import Document, parse_documents
 from gpuyard.intake.native_fields import FIELDS, Wrong
 from gpuyard.intake.values import Form, Intake
 from gpuyard.keys.problems import FOUND_MAX, ConfigError, Problem
@@ -17,7 +17,7 @@ def read_native(text: str, file: str) -> list[Intake]:
     """Every job of a file; `ConfigError` with every problem and its place otherwise."""
     problems: list[Problem] = []
     found = []
-    for each in documents(text, file):
+    for each in parse_documents(text, file):
         problems += each.problems
         job = _job(each, problems)
         found.append(Intake(form=Form.NATIVE, file=file, line=each.root.place.line, job=job))
@@ -32,12 +32,12 @@ def _job(document: Document, problems: list[Problem]) -> dict[str, Any]:
     job: dict[str, Any] = {}
     for key, (place, node) in document.root.entries.items():
         if key not in FIELDS:
-            problems.append(Problem(place, f"unknown field {quoted(key)}; {remedy(key, FIELDS, 'fields')}"))
+            problems.append(Problem(place, f"unknown field {quote(key)}; {suggest(key, FIELDS, 'fields')}"))
             continue
         try:
             job[key] = FIELDS[key].read(node)
         except Wrong as wrong:
-            problems.append(Problem(wrong.place, f"{quoted(key)} {wrong}"))
+            problems.append(Problem(wrong.place, f"{quote(key)} {wrong}"))
     if not document.root.entries.keys() & {"command", "script", "image"}:
         problems.append(
             Problem(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gpuyard import quantities
-from gpuyard.errors import or_meant, quoted, remedy
+from gpuyard.errors import quote, suggest, suggest_end
 from gpuyard.intake.documents import Mapping, Node, Scalar, Sequence
 from gpuyard.keys import values
 from gpuyard.keys.problems import Position
@@ -51,7 +51,7 @@ def _whole(least: int, most: int) -> Field:
     def read(node: Node) -> int:
         text = _scalar(node, "a whole number")
         try:
-            return quantities.whole(text, least=least, most=most)
+            return quantities.parse_whole(text, least=least, most=most)
         except ValueError as error:
             raise Wrong(node.place, str(error)) from None
 
@@ -61,7 +61,7 @@ def _whole(least: int, most: int) -> Field:
 def _number(node: Node) -> float:
     text = _scalar(node, "a number")
     try:
-        milli = 0 if text in ("0", "0.0") else quantities.cpu_milli(text)
+        milli = 0 if text in ("0", "0.0") else quantities.parse_cpu_milli(text)
     except ValueError as error:
         raise Wrong(node.place, str(error)) from None
     return milli / 1000 if milli % 1000 else milli // 1000
@@ -94,7 +94,7 @@ def _choice(choices: tuple[str, ...]) -> Read:
         text = _text(node)
         if text not in choices:
             raise Wrong(
-                node.place, f"must be {' or '.join(choices)}, not {quoted(text)}{or_meant(text, choices)}"
+                node.place, f"must be {' or '.join(choices)}, not {quote(text)}{suggest_end(text, choices)}"
             )
         return text
 
@@ -115,7 +115,7 @@ def _dependencies(node: Node) -> list[dict[str, Any]]:
 def _job(node: Node) -> int | str:
     text = _scalar(node, "a job's id such as 17 or 12_3")
     if not re.fullmatch(r"[1-9][0-9]{0,17}(_[0-9]{1,9})?", text):
-        raise Wrong(node.place, f"must be a job's id such as 17 or 12_3, not {quoted(text)}")
+        raise Wrong(node.place, f"must be a job's id such as 17 or 12_3, not {quote(text)}")
     return text if "_" in text else int(text)
 
 
@@ -131,7 +131,7 @@ def _dependency(node: Node) -> dict[str, Any]:
     kind = found.get("kind", "")
     if kind not in DEPENDENCY_KINDS:
         raise Wrong(
-            node.place, f"has an unknown kind {quoted(kind)}; {remedy(kind, DEPENDENCY_KINDS, 'kinds')}"
+            node.place, f"has an unknown kind {quote(kind)}; {suggest(kind, DEPENDENCY_KINDS, 'kinds')}"
         )
     if ("job" in found) != (kind != "singleton"):
         raise Wrong(node.place, f"of kind {kind} {'has no' if kind == 'singleton' else 'needs a'} 'job'")
@@ -168,7 +168,7 @@ def read_mapping(node: Node, fields: dict[str, Field], what: str) -> dict[str, A
     found = {}
     for key, (place, value) in node.entries.items():
         if key not in fields:
-            raise Wrong(place, f"has an unknown key {quoted(key)}; {remedy(key, fields, 'keys')}")
+            raise Wrong(place, f"has an unknown key {quote(key)}; {suggest(key, fields, 'keys')}")
         found[key] = fields[key].read(value)
     return found
 

@@ -11,8 +11,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gpuyard.errors import BadInput, quoted
-from gpuyard.intake.bills import BROKEN_NAMED_MAX, SPAN_DAYS_MAX, broken_rows, read_moment, read_number
+from gpuyard.errors import BadInput, quote
+from gpuyard.intake.bills import BROKEN_NAMED_MAX, SPAN_DAYS_MAX, broken_rows_error, read_moment, read_number
 from gpuyard.ledger.opencost import IDLE, UNALLOCATED, OpencostRow, Period
 from gpuyard.ledger.prices import CURRENCY
 from gpuyard.model.units import DAY_MS, HOUR_MS
@@ -78,7 +78,7 @@ class _Row:
             return Decimal(0)
         found, wrong, _hint = read_number(value)
         if wrong or (found < 0 and not below_0):
-            self.refuse(field, f"{wrong or f'{quoted(value)} is less than 0'}; {_AGAIN}")
+            self.refuse(field, f"{wrong or f'{quote(value)} is less than 0'}; {_AGAIN}")
             return Decimal(0)
         return found
 
@@ -89,7 +89,7 @@ class _Row:
             return {}
         if not isinstance(value, _Object) or value.twice:
             wrong = (
-                f"the field {quoted(value.twice)} occurs twice"
+                f"the field {quote(value.twice)} occurs twice"
                 if isinstance(value, _Object)
                 else "it is not an object"
             )
@@ -169,7 +169,7 @@ def _read(path: Path, what: str) -> OpencostAnswer:
         whole = [int((each).to_integral_value()) for each in (hours * HOUR_MS, cost * 1_000_000)]
         found.append((row, window, OpencostRow(row.where, name, (0, 0), *whole)))
     if broken:
-        raise broken_rows([f"{path}, {each}" for each in told], broken)
+        raise broken_rows_error([f"{path}, {each}" for each in told], broken)
     if not found:
         raise BadInput(f"{path} has no allocation in it", f"Ask OpenCost for days with pods: {_ASK}")
     periods = _periods([(window, row.where) for row, window, _made in found], path)
@@ -222,12 +222,10 @@ def _sets(said: object, path: Path) -> list[object]:
     if not isinstance(said, _Object) or "data" not in said:
         raise BadInput(f"{path} has no field 'data': it is not an answer of /allocation", wants)
     if said.twice:
-        raise BadInput(f"{path}: the field {quoted(said.twice)} occurs twice", wants)
+        raise BadInput(f"{path}: the field {quote(said.twice)} occurs twice", wants)
     code = said.get("code", "200")
     if code != "200":
-        raise BadInput(
-            f"{path}: OpenCost refused with code {code}: {quoted(str(said.get('message')))}", wants
-        )
+        raise BadInput(f"{path}: OpenCost refused with code {code}: {quote(str(said.get('message')))}", wants)
     if said.get("currency", CURRENCY) != CURRENCY:
         raise BadInput(f"{path}, currency: {_other_currency(said['currency'])}", "Nothing was compared.")
     data = said["data"]
@@ -246,10 +244,10 @@ def _rows(sets: Sequence[object], path: Path) -> Iterator[_Row]:
         if not isinstance(each, _Object):
             raise BadInput(f"{path}, data[{place}]: it is not an object", f"Save what {_ASK} answers.")
         if each.twice:
-            wrong = f"{path}, data[{place}]: the name {quoted(each.twice)} occurs twice"
+            wrong = f"{path}, data[{place}]: the name {quote(each.twice)} occurs twice"
             raise BadInput(wrong, "Leave one of them; nothing was compared.")
         for name, said in each.items():
-            yield _Row(f"data[{place}][{quoted(name)}]", name, said)
+            yield _Row(f"data[{place}][{quote(name)}]", name, said)
 
 
 def _periods(windows: Sequence[tuple[tuple[int, int], str]], path: Path) -> dict[tuple[int, int], Period]:
@@ -283,8 +281,8 @@ def _shown(value: object) -> str:
     """A value of JSON in a message."""
     if isinstance(value, list | Mapping):
         return "a list" if isinstance(value, list) else "an object"
-    return quoted(json.dumps(value))
+    return quote(json.dumps(value))
 
 
 def _other_currency(told: object) -> str:
-    return f"{quoted(str(told))}: the books are in {CURRENCY}; have OpenCost count in {CURRENCY}"
+    return f"{quote(str(told))}: the books are in {CURRENCY}; have OpenCost count in {CURRENCY}"

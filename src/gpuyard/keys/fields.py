@@ -17,11 +17,11 @@ from pydantic import WithJsonSchema as Shown
 from pydantic_core import CoreSchema, core_schema
 
 from gpuyard import quantities as q
-from gpuyard.errors import quoted, remedy
+from gpuyard.errors import quote, suggest
 from gpuyard.keys import values
 from gpuyard.keys.tree import Nothing
 from gpuyard.model.names import NAME_PATTERN
-from gpuyard.quantities import DURATION_PATTERN, duration_ms, duration_positive_ms
+from gpuyard.quantities import DURATION_PATTERN, parse_duration_ms, parse_positive_duration_ms
 
 
 def text(parse: Callable[[str], Any]) -> Callable[[object], Any]:
@@ -42,7 +42,7 @@ def whole(least: int, most: int) -> tuple[Plain, Shown]:
     """A whole number between bounds."""
 
     def parse(text: str) -> int:
-        return q.whole(text, least=least, most=most)
+        return q.parse_whole(text, least=least, most=most)
 
     return Plain(text(parse)), Shown({"type": "integer", "minimum": least, "maximum": most})
 
@@ -52,7 +52,7 @@ def choice(names: list[str], kind: str, plural: str) -> tuple[Plain, Shown]:
 
     def parse(text: str) -> str:
         if text not in names:
-            raise ValueError(f"names an unknown {kind} {quoted(text)}; {remedy(text, names, plural)}")
+            raise ValueError(f"names an unknown {kind} {quote(text)}; {suggest(text, names, plural)}")
         return text
 
     return Plain(text(parse)), Shown({"type": "string", "enum": names})
@@ -99,9 +99,11 @@ Name = Annotated[str, AfterValidator(values.name), Shown({"type": "string", "pat
 Word = Annotated[str, Plain(text(str)), Shown({"type": "string"})]
 Boolean = Annotated[bool, Plain(text(values.boolean)), Shown({"type": "boolean"})]
 Count = Annotated[int, *whole(1, 1_000_000)]
-MemoryMib = Annotated[int, Plain(text(q.memory_mib)), Shown({"type": "string", "pattern": q.MEMORY_PATTERN})]
-DurationMs = Annotated[int, Plain(text(duration_ms)), _DURATION]
-PositiveMs = Annotated[int, Plain(text(duration_positive_ms)), _DURATION]
+MemoryMib = Annotated[
+    int, Plain(text(q.parse_memory_mib)), Shown({"type": "string", "pattern": q.MEMORY_PATTERN})
+]
+DurationMs = Annotated[int, Plain(text(parse_duration_ms)), _DURATION]
+PositiveMs = Annotated[int, Plain(text(parse_positive_duration_ms)), _DURATION]
 
 
 def key(description: str, *, default: Any = None, example: Any = None, alias: str | None = None) -> Any:

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from gpuyard.errors import quoted, remedy
+from gpuyard.errors import quote, suggest
 from gpuyard.keys.problems import FOUND_MAX, ConfigError, Path, Position, Problem, described
 from gpuyard.keys.tree import Document
 
@@ -88,6 +88,6 @@ class KeyFindings:
 
 def unknown_model(name: str, known: Collection[str]) -> str:
     """The message for an unknown GPU model."""
-    instead = remedy(name, known, "GPU models")
+    instead = suggest(name, known, "GPU models")
     joint = " Or" if instead.endswith("?") else "; or"
-    return f"unknown GPU model {quoted(name)}; {instead}{joint} add it under 'gpu_models'"
+    return f"unknown GPU model {quote(name)}; {instead}{joint} add it under 'gpu_models'"

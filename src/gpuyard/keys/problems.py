@@ -6,7 +6,7 @@ A person wants all faults of a file at once, each on a line that an editor can j
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gpuyard.errors import BadInput, quoted
+from gpuyard.errors import BadInput, quote
 
 SHOWN_MAX = 50
 """How many are shown: a file of the wrong kind has a fault on every line."""
@@ -71,16 +71,16 @@ def described(path: Path) -> str:
         case ():
             return "the file"
         case ("clusters", _, "pools", name):
-            return f"pool {quoted(str(name))}"
+            return f"pool {quote(str(name))}"
         case (str(section), name) if section in _KINDS:
-            return f"{_KINDS[section]} {quoted(str(name))}"
+            return f"{_KINDS[section]} {quote(str(name))}"
         case ("logs", "sinks", int()):
             return "a receiver of logs"
         case (*above, int()):
             return described(tuple(above))
         case (key,):
-            return quoted(str(key))
-    return f"{quoted(str(path[-1]))} of {described(path[:-1])}"
+            return quote(str(key))
+    return f"{quote(str(path[-1]))} of {described(path[:-1])}"
 
 
 def inside(path: Path) -> str:

@@ -6,7 +6,7 @@ end of a sentence that begins with the key.
 
 import re
 
-from gpuyard.errors import quoted
+from gpuyard.errors import quote
 from gpuyard.model.names import NAME_PATTERN
 from gpuyard.model.settings import Window
 from gpuyard.quantities import GPUS_PER_NODE_MAX
@@ -27,7 +27,7 @@ def budget_window(text: str) -> tuple[Window, int]:
     if text.endswith("d") and text[:-1].isdecimal() and 1 <= int(text[:-1]) <= WINDOW_DAYS_MAX:
         return Window.ROLLING, int(text[:-1])
     known = f"{', '.join(_WINDOWS)}, or 1d to {WINDOW_DAYS_MAX}d for a window that rolls"
-    raise ValueError(f"must be one of: {known}; not {quoted(text)}")
+    raise ValueError(f"must be one of: {known}; not {quote(text)}")
 
 
 def gpus_of_node(text: str) -> tuple[int, str]:
@@ -35,13 +35,13 @@ def gpus_of_node(text: str) -> tuple[int, str]:
     if text == "0":
         return 0, ""
     if _INTEGER.fullmatch(text):
-        raise ValueError(f"must name the GPU model, as in '{int(text)} x H100'; found only {quoted(text)}")
+        raise ValueError(f"must name the GPU model, as in '{int(text)} x H100'; found only {quote(text)}")
     match = _GPUS.fullmatch(text)
     if not match:
-        raise ValueError(f"must be a number and a GPU model such as '8 x H100', or 0, not {quoted(text)}")
+        raise ValueError(f"must be a number and a GPU model such as '8 x H100', or 0, not {quote(text)}")
     count = int(match.group(1))
     if count == 0:
-        raise ValueError(f"must be plain 0 for nodes without GPUs, not {quoted(text)}")
+        raise ValueError(f"must be plain 0 for nodes without GPUs, not {quote(text)}")
     if count > GPUS_PER_NODE_MAX:
         raise ValueError(f"must be at most {GPUS_PER_NODE_MAX} GPUs in a node, not {count}")
     return count, match.group(2)
@@ -51,14 +51,14 @@ def boolean(text: str) -> bool:
     """`true` or `false`; YAML's other spellings (`yes`, `on`) have bitten too many people."""
     if text in ("true", "false"):
         return text == "true"
-    raise ValueError(f"must be true or false, not {quoted(text)}")
+    raise ValueError(f"must be true or false, not {quote(text)}")
 
 
 def name(text: str) -> str:
     """A name that is safe as a host name's part, a path's part and an option's value."""
     if not _NAME.fullmatch(text):
         raise ValueError(
-            f"{quoted(text)} cannot be a name; use letters, digits, '.', '_' and '-', at most 63 of them, "
+            f"{quote(text)} cannot be a name; use letters, digits, '.', '_' and '-', at most 63 of them, "
             "and begin with a letter or a digit"
         )
     return text

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from gpuyard.errors import BadInput, listed, or_meant, quoted
+from gpuyard.errors import BadInput, names_text, quote, suggest_end
 from gpuyard.ledger.rows import PROJECT
 from gpuyard.ledger.units import (
     CHARGED,
@@ -58,7 +58,7 @@ class Owner(NamedTuple):
         return cls(tenant, user, klass, dict(labels[0]) if labels else NO_LABELS)
 
 
-class Line(NamedTuple):
+class StatementLine(NamedTuple):
     """One line of a statement."""
 
     names: tuple[str, ...]
@@ -100,7 +100,8 @@ def dimension(name: str) -> _Of:
     if name not in DIMENSIONS:
         known = [*DIMENSIONS, "label:KEY"]
         raise BadInput(
-            f"{quoted(name)} is not a dimension{or_meant(name, known)}", f"Take some of {listed(known)}."
+            f"{quote(name)} is not a dimension{suggest_end(name, known)}",
+            f"Take some of {names_text(known)}.",
         )
     return DIMENSIONS[name]
 
@@ -137,7 +138,7 @@ class Prices:
         return book.rate(place, day)
 
 
-def summed(
+def sum_entries(
     entries: Iterable[Entry],
     by: Sequence[str],
     places: Mapping[str, BookPlace],
@@ -145,7 +146,7 @@ def summed(
     prices: Prices,
     *,
     whole: bool = False,
-) -> list[Line]:
+) -> list[StatementLine]:
     """The lines of a statement by these dimensions, by name. What nobody owns has empty names of its owner.
 
     `whole`: the entries are those of all owners, and the lines tell what was not charged (`rest`).
@@ -179,7 +180,9 @@ def summed(
         if whole and (charged or fleet):
             line_of(entry, NOBODY)[not_charged] += fleet - charged
     return [
-        Line(names, tuple(line[:CHARGED]), line[CHARGED], line[FLEET], line[ENERGY], line[not_charged])
+        StatementLine(
+            names, tuple(line[:CHARGED]), line[CHARGED], line[FLEET], line[ENERGY], line[not_charged]
+        )
         for names, line in sorted(sums.items())
     ]
 

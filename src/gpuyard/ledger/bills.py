@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from gpuyard.ledger.units import day_text
 from gpuyard.model.units import DAY_MS, HOUR_MS
-from gpuyard.quantities import rate_usd
+from gpuyard.quantities import hour_rate_text
 
 SPOT = "spot"
 
@@ -91,7 +91,7 @@ def by_day(line: BillLine) -> list[tuple[int, int, int]]:
     return found
 
 
-def compared(
+def compare_bill(
     lines: Sequence[BillLine], books: Mapping[Place, Sums], days: tuple[int, int], per_mille: int
 ) -> list[Finding]:
     """What differs by more than so many thousandths, and lines that are odd in themselves; by day and place.
@@ -175,7 +175,10 @@ def _odd(lines: Sequence[BillLine], twice: Set[int]) -> list[tuple[BillLine, str
         usual, count = rates.most_common(1)[0]
         if market != SPOT and count > 1:
             found += [
-                (line, f"{rate_usd(_rate(line))} an hour of {what}; the other lines have {rate_usd(usual)}")
+                (
+                    line,
+                    f"{hour_rate_text(_rate(line))} an hour of {what}; the other lines have {hour_rate_text(usual)}",
+                )
                 for line in same
                 if abs(_rate(line) - usual) > max(1, usual // 10_000)
             ]

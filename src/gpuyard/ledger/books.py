@@ -25,7 +25,7 @@ from gpuyard.ledger.jobs import (
     JobBook,
     cut_out,
 )
-from gpuyard.ledger.nodes import NodeBook, pieces
+from gpuyard.ledger.nodes import NodeBook, split_span
 from gpuyard.ledger.rows import NO_BLOCKS, Blocks, Names, RowsLike, Shelf
 from gpuyard.ledger.units import (
     CHARGED,
@@ -39,8 +39,8 @@ from gpuyard.ledger.units import (
     UNMEASURED,
     USED,
     WASTED,
-    days,
     month_days,
+    split_days,
 )
 from gpuyard.model import (
     AttemptConfirmed,
@@ -201,7 +201,7 @@ class Books:
         if until_ms <= (day + 1) * DAY_MS:
             self._entry(day, place, owner)[column] += parts * (until_ms - from_ms)
             return
-        for day, span_ms in days(from_ms, until_ms):
+        for day, span_ms in split_days(from_ms, until_ms):
             self._entry(day, place, owner)[column] += parts * span_ms
 
     def _entry(self, day: int, place: str, owner: str) -> list[int]:
@@ -404,7 +404,7 @@ class Books:
             held += parts
             if len(places) > 1 or from_ms < self._day_ms or span_ms < 0:
                 low_ms, high_ms, sign = (from_ms, until_ms, 1) if span_ms >= 0 else (until_ms, from_ms, -1)
-                for place, low, high in pieces(places, low_ms, high_ms):
+                for place, low, high in split_span(places, low_ms, high_ms):
                     self._book(place, owner, column, sign * parts, low, high)
             elif parts and span_ms:
                 place = places[0][1]
@@ -434,8 +434,8 @@ class Books:
                 entry[CHARGED] += amount
                 costs[self._day, place] = costs.get((self._day, place), 0) + amount
                 continue
-            for place, low, high in pieces(places, low_ms, high_ms):
-                for day, span_ms in days(low, high):
+            for place, low, high in split_span(places, low_ms, high_ms):
+                for day, span_ms in split_days(low, high):
                     amount = parts * span_ms
                     self._entry(day, place, owner)[CHARGED] += amount
                     costs[day, place] = costs.get((day, place), 0) + amount
@@ -578,8 +578,8 @@ class Books:
         ]
         for span in measured:
             for parts, places in held:
-                for place, low, high in pieces(places, *span):
-                    for day, span_ms in days(low, high):
+                for place, low, high in split_span(places, *span):
+                    for day, span_ms in split_days(low, high):
                         ran[day, place] = ran.get((day, place), 0) + parts * span_ms
         total = sum(ran.values())
         used, so_far, given, burnt = min(event.used_gpu_ms * PARTS, total), 0, 0, 0

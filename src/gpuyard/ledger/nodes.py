@@ -34,7 +34,7 @@ Places = tuple[tuple[int, str], ...]
 """The place of a node, and from when on it has been that: a pool may get another market meanwhile."""
 
 
-def pieces(places: Places, from_ms: int, until_ms: int) -> list[tuple[str, int, int]]:
+def split_span(places: Places, from_ms: int, until_ms: int) -> list[tuple[str, int, int]]:
     """A span, by place. What lies before the first one belongs to it."""
     if len(places) == 1:
         return [(places[0][1], from_ms, until_ms)]
@@ -69,7 +69,7 @@ def part_text(part: Part) -> str:
     return to_json(part).decode()
 
 
-def parts_of(model: str, gpus: int, grant: Grant) -> int:
+def count_parts(model: str, gpus: int, grant: Grant) -> int:
     """The parts of GPUs of a node that a grant is about."""
     return sum([_wanted(model, grant, gpu)[0] for gpu in range(gpus) if grant.gpus >> gpu & 1])
 

@@ -9,10 +9,10 @@ of whole days, since the books are kept by the day.
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import NamedTuple
 
-from gpuyard.errors import BadInput, quoted
+from gpuyard.errors import BadInput, quote
 from gpuyard.ledger.bills import Sums, differs
 from gpuyard.model.units import HOUR_MS
-from gpuyard.quantities import rate_usd, usd
+from gpuyard.quantities import hour_rate_text, usd_text
 
 IDLE = "__idle__"
 UNALLOCATED = "__unallocated__"
@@ -88,7 +88,7 @@ class Compared(NamedTuple):
     others_micro_usd: int
 
 
-def compared(
+def compare_rows(
     rows: Sequence[OpencostRow],
     books: Sequence[BooksTime],
     by: str,
@@ -145,7 +145,7 @@ def _stands_for(names: Set[str], known: Set[str], by: str, mapped: Mapping[str, 
     unsure = sorted([name for name in names if name not in fixed and len(meant.get(name, [])) > 1])
     if unsure:
         raise BadInput(
-            f"{quoted(unsure[0])} may be the tenant {' or '.join(meant[unsure[0]])}",
+            f"{quote(unsure[0])} may be the tenant {' or '.join(meant[unsure[0]])}",
             "Say which of them is meant.",
         )
     return {name: fixed.get(name) or meant.get(name, [name])[0] for name in names}
@@ -195,15 +195,15 @@ def _said(name: str, pair: _Pair, by: str, per_mille: int) -> str:
 
 
 def _said_of_idle(theirs: str, there: Sums, here: Sums) -> str:
-    rest = f"the books have {usd(here.micro_usd)} not charged"
+    rest = f"the books have {usd_text(here.micro_usd)} not charged"
     if not theirs:
         return f"the answer has no {IDLE}: ask OpenCost with includeIdle=true; {rest}"
-    return f"OpenCost shows idle time as {usd(there.micro_usd)}; {rest}"
+    return f"OpenCost shows idle time as {usd_text(there.micro_usd)}; {rest}"
 
 
 def _rate(sums: Sums) -> str:
     return (
-        rate_usd((2 * sums.micro_usd * HOUR_MS + sums.gpu_ms) // (2 * sums.gpu_ms))
+        hour_rate_text((2 * sums.micro_usd * HOUR_MS + sums.gpu_ms) // (2 * sums.gpu_ms))
         if sums.gpu_ms
         else "$0.00"
     )

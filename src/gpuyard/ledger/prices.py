@@ -14,15 +14,15 @@ from gpuyard.model import Price
 CURRENCY = "USD"
 
 
-def faults(prices: Sequence[Price]) -> list[tuple[int, str, str]]:
+def find_faults(prices: Sequence[Price]) -> list[tuple[int, str, str]]:
     """What cannot be meant: the place of the price, what is wrong with it, and what to do."""
     found = []
     by_what: dict[tuple[str, ...], list[int]] = {}
     for place, price in enumerate(prices):
         if price.micro_usd_h < 0 or price.micro_usd_kwh < 0:
-            found.append((place, f"the price {told(price)} is below zero", "give a price of 0 or more"))
+            found.append((place, f"the price {price_text(price)} is below zero", "give a price of 0 or more"))
         if price.until_day and price.until_day <= price.from_day:
-            said = f"the price {told(price)} ends on {day_text(price.until_day)}, before it begins"
+            said = f"the price {price_text(price)} ends on {day_text(price.until_day)}, before it begins"
             found.append((place, said, "give an 'until' after its 'from', or leave 'until' out"))
         by_what.setdefault(_what(price), []).append(place)
     for same in by_what.values():
@@ -32,11 +32,11 @@ def faults(prices: Sequence[Price]) -> list[tuple[int, str, str]]:
             if before.from_day == after.from_day or before.until_day > after.from_day:
                 begins = day_text(after.from_day)
                 hint = f"end the earlier one with 'until: {begins}', or remove one of them"
-                found.append((second, f"two prices {told(after)} overlap from {begins} on", hint))
+                found.append((second, f"two prices {price_text(after)} overlap from {begins} on", hint))
     return sorted(found)
 
 
-def held_until_the_next(prices: Iterable[Price]) -> tuple[Price, ...]:
+def end_prices(prices: Iterable[Price]) -> tuple[Price, ...]:
     """Prices of which each that has no end ends where the next one of its kind begins."""
     by_what: dict[tuple[str, ...], list[Price]] = {}
     for price in prices:
@@ -54,7 +54,7 @@ def _what(price: Price) -> tuple[str, ...]:
     return price.model, price.pool, price.market, price.region
 
 
-def told(price: Price) -> str:
+def price_text(price: Price) -> str:
     """What a price is for."""
     named = (("model", price.model), ("pool", price.pool), ("market", price.market), ("region", price.region))
     what = ", ".join([f"{kind} {text}" for kind, text in named if text])

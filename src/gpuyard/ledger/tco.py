@@ -22,7 +22,7 @@ LIFE_STEP_MILLI, PUE_STEP_MILLI, SCALE_PERCENT = 1000, 200, 20
 """By how much lifetimes, PUE, and prices and use are varied."""
 
 
-def hour_of(owned: OwnedHardware) -> Fraction:
+def price_hour(owned: OwnedHardware) -> Fraction:
     """What an hour of one owned GPU costs: what it loses in worth, evenly over its years, and people."""
     lost = max(0, owned.purchase_micro_usd - owned.salvage_micro_usd)
     yearly = Fraction(lost * MILLI, owned.years_milli) + owned.people_micro_usd_y
@@ -58,7 +58,7 @@ class Terms:
     def fixed(self, way: str) -> Fraction | None:
         """What an hour of a GPU costs whether it is used or not; None: not to be had like this."""
         if way == OWN:
-            return None if self.owned is None else hour_of(self.owned)
+            return None if self.owned is None else price_hour(self.owned)
         return None if way != RESERVE or self.reserved is None else Fraction(self.reserved)
 
     def used(self, way: str) -> Fraction | None:
@@ -91,7 +91,7 @@ class Load:
         return sum([min(hours, Fraction(gpus * DAY_H)) for hours in self.gpu_hours], Fraction(0))
 
 
-def cost(way: str, load: Load, terms: Terms, gpus: int) -> Fraction | None:
+def compute_cost(way: str, load: Load, terms: Terms, gpus: int) -> Fraction | None:
     """What the load would have cost like this; None: it is not to be had, or what is beyond these GPUs is not."""
     used = terms.used(way)
     if way in (ON_DEMAND, SPOT):
@@ -106,7 +106,7 @@ def cost(way: str, load: Load, terms: Terms, gpus: int) -> Fraction | None:
     return None if terms.on_demand is None else found + beyond * terms.on_demand
 
 
-def break_even(way: str, against: str, terms: Terms) -> Fraction | None:
+def find_break_even(way: str, against: str, terms: Terms) -> Fraction | None:
     """The utilisation from which a fixed way is cheaper than one by the hour; None: there is none."""
     fixed, used, other = terms.fixed(way), terms.used(way), terms.used(against)
     if fixed is None or used is None or other is None or other <= used:
@@ -114,7 +114,7 @@ def break_even(way: str, against: str, terms: Terms) -> Fraction | None:
     return fixed / (other - used)
 
 
-def cases(load: Load, terms: Terms) -> list[tuple[str, Load, Terms]]:
+def list_cases(load: Load, terms: Terms) -> list[tuple[str, Load, Terms]]:
     """What is varied: prices of bought hours, the load, PUE, and the lifetime of what is owned."""
     found = []
     for sign in (-1, 1):
@@ -145,7 +145,7 @@ def _times(price: int | None, factor: Fraction) -> int | None:
     return None if price is None else round(price * factor)
 
 
-def cheapest(costs: Sequence[tuple[str, Fraction | None]]) -> str:
+def find_cheapest(costs: Sequence[tuple[str, Fraction | None]]) -> str:
     """The way that costs least; empty: none is to be had."""
     known = [(each, place, way) for place, (way, each) in enumerate(costs) if each is not None]
     return min(known)[2] if known else ""

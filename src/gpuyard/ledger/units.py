@@ -7,7 +7,7 @@ are all whole numbers of parts. Time is parts times milliseconds; nothing is eve
 import re
 from datetime import date
 
-from gpuyard.errors import BadInput, quoted
+from gpuyard.errors import BadInput, quote
 from gpuyard.model.units import DAY_MS, HOUR_MS, MILLI
 
 PARTS = 7 * MILLI
@@ -64,7 +64,7 @@ def read_day(text: str) -> int:
         return date.fromisoformat(text).toordinal() - EPOCH
     except ValueError:
         raise BadInput(
-            f"{quoted(text)} is not a day of the books", "Write a day from 1970 to 2199 as 2026-11-16."
+            f"{quote(text)} is not a day of the books", "Write a day from 1970 to 2199 as 2026-11-16."
         ) from None
 
 
@@ -77,12 +77,12 @@ def month_days(month: str) -> tuple[int, int]:
         later = date(first.year + first.month // 12, first.month % 12 + 1, 1)
     except ValueError:
         raise BadInput(
-            f"{quoted(month)} is not a month of the books", "Write a month from 1970 to 2199 as 2026-11."
+            f"{quote(month)} is not a month of the books", "Write a month from 1970 to 2199 as 2026-11."
         ) from None
     return first.toordinal() - EPOCH, later.toordinal() - EPOCH
 
 
-def days(from_ms: int, until_ms: int) -> list[tuple[int, int]]:
+def split_days(from_ms: int, until_ms: int) -> list[tuple[int, int]]:
     """The days of a span, each with how much of it lies there."""
     first, last = from_ms // DAY_MS, (until_ms - 1) // DAY_MS
     if first == last:

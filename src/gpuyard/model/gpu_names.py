@@ -31,20 +31,20 @@ _ON_CARDS = re.compile(r"pcie|nvl(?![a-z0-9])")
 _MIG = re.compile(r"(?:^|[_.-])(?:mig[_.-])?([0-9]+g\.[0-9]+gb(?:[.+]me)?)$", re.IGNORECASE | re.ASCII)
 
 
-def mig_profile(name: str) -> str:
+def parse_mig_profile(name: str) -> str:
     """The MIG profile at the end of a name, as `1g.10gb` or `a100_1g.10gb`; empty if there is none."""
     match = _MIG.search(name)
     return match[1].lower().replace(".me", "+me") if match else ""
 
 
-def models_called(name: str) -> tuple[str, ...]:
+def find_models(name: str) -> tuple[str, ...]:
     """The models of the catalogue that a name may mean, in the catalogue's order; the name itself if there is none.
 
     The name of a MIG slice matches no model and stays as it is.
     """
     written = name.strip()
     exact = [model for model in CATALOGUE if model.lower() == written.lower()]
-    if exact or mig_profile(written):
+    if exact or parse_mig_profile(written):
         return tuple(exact) or (written,)
     families, sizes, others = _words(written)
     fitting = [
@@ -55,7 +55,7 @@ def models_called(name: str) -> tuple[str, ...]:
     return tuple(fitting) if fitting and not others else (written,)
 
 
-def models_meant(name: str, there: Iterable[str]) -> tuple[str, ...]:
+def choose_models(name: str, there: Iterable[str]) -> tuple[str, ...]:
     """The models that will do for a job that asks for `name`; the name itself if nobody knows it.
 
     The name of a model that is there means that model. Any other name asks for every model that it may mean, and a
@@ -65,7 +65,7 @@ def models_meant(name: str, there: Iterable[str]) -> tuple[str, ...]:
     exact = [model for model in others if model.lower() == name.strip().lower()]
     if exact:
         return tuple(exact[:1])
-    found = models_called(name)
+    found = find_models(name)
     family = found[0].partition("-")[0].lower()
     sizes, words = _words(name)[1:]
     if sizes or words or family not in _FAMILIES:
@@ -74,18 +74,18 @@ def models_meant(name: str, there: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*found, *of_family]))
 
 
-def model_taken(gpu_type: str, told: Mapping[str, str]) -> str:
+def choose_model(gpu_type: str, told: Mapping[str, str]) -> str:
     """The one model that a GPU type counts as: from `told`, else the largest model that its name may mean."""
     name = gpu_type or UNTYPED
-    return told.get(gpu_type) or told.get(name) or max(models_called(name), key=_memory_mib)
+    return told.get(gpu_type) or told.get(name) or max(find_models(name), key=_memory_mib)
 
 
-def linked(gpu_type: str, model: str) -> bool:
+def is_linked(gpu_type: str, model: str) -> bool:
     """Whether GPUs of a type, taken for a model, are all linked with NVLink on a node, as far as names tell."""
     return model in CATALOGUE and CATALOGUE[model].nvlink and not _ON_CARDS.search(gpu_type.lower())
 
 
-def model_measured(name: str, memory_mib: int) -> str:
+def recognise_model(name: str, memory_mib: int) -> str:
     """The model of a GPU by the driver's name and memory; a name made from the driver's if the model is unknown.
 
     One name can stand for several memory sizes (`A100`, `V100`): a size that is not in the catalogue is appended.

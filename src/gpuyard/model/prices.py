@@ -76,7 +76,7 @@ class PriceBook:
         return self._models.get(model)
 
 
-def held_on(settings: Settings, day: int) -> Settings:
+def hold_prices(settings: Settings, day: int) -> Settings:
     """Settings in which the prices of one day hold for ever: for clocks that are not the calendar's."""
     book = [
         # Of two that fit alike the later one goes first.

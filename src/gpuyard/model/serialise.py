@@ -34,7 +34,7 @@ def to_plain(value: object) -> Plain:
 def from_plain(kind: type[T], plain: Plain) -> T:
     """The value of this type that `to_plain` wrote."""
     declared: Any = kind
-    value: T = reader(declared)(plain)
+    value: T = make_reader(declared)(plain)
     return value
 
 
@@ -76,7 +76,7 @@ def _field_writer(kind: Any, names: tuple[str, ...]) -> Callable[[Any], Plain]:
 
 
 @cache
-def reader(kind: Any) -> Callable[[Plain], Any]:
+def make_reader(kind: Any) -> Callable[[Plain], Any]:
     """How values of a declared type are read."""
     origin = get_origin(kind)
     if origin is UnionType:
@@ -84,12 +84,12 @@ def reader(kind: Any) -> Callable[[Plain], Any]:
     if origin is tuple:
         return _tuple_reader(get_args(kind))
     if origin is dict:
-        part = reader(get_args(kind)[1])
+        part = make_reader(get_args(kind)[1])
         return lambda plain: {name: part(value) for name, value in plain.items()}
     if _field_names(kind):
         hints = get_type_hints(kind)
         every = _field_names(kind)
-        readers = {name: reader(hints[name]) for name in every if hints[name] not in _ATOMS}
+        readers = {name: make_reader(hints[name]) for name in every if hints[name] not in _ATOMS}
         placed = [(place, readers[name]) for place, name in enumerate(every) if name in readers]
         names = frozenset(every)
         # A named tuple is made of its values without a call in Python.
@@ -123,20 +123,20 @@ def reader(kind: Any) -> Callable[[Plain], Any]:
 
 
 def _union_reader(kinds: tuple[Any, ...]) -> Callable[[Plain], Any]:
-    only = reader(kinds[0])
+    only = make_reader(kinds[0])
 
     def read(plain: Plain) -> Any:
         if plain is None and NoneType in kinds:
             return None
         if isinstance(plain, dict) and "kind" in plain:
-            return reader(_KINDS[plain["kind"]])(plain)
+            return make_reader(_KINDS[plain["kind"]])(plain)
         return only(plain)
 
     return read
 
 
 def _tuple_reader(parts: tuple[Any, ...]) -> Callable[[Plain], Any]:
-    readers = [reader(part) for part in parts if part is not Ellipsis]
+    readers = [make_reader(part) for part in parts if part is not Ellipsis]
     if parts[-1] is Ellipsis:
         one = readers[0]
         return lambda plain: () if plain == [] else tuple([one(value) for value in plain])

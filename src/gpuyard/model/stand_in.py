@@ -12,13 +12,13 @@ STAND_IN_CLUSTERS: Mapping[str, object] = {
 }
 
 
-def one_line(value: object) -> str:
+def value_text(value: object) -> str:
     """A value as yard.yaml may have it, on one line."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join([f"{key}: {one_line(inner)}" for key, inner in value.items()]) + "}"
+        return "{" + ", ".join([f"{key}: {value_text(inner)}" for key, inner in value.items()]) + "}"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def clusters_line(clusters: Mapping[str, object] = STAND_IN_CLUSTERS) -> str:
+def clusters_text(clusters: Mapping[str, object] = STAND_IN_CLUSTERS) -> str:
     """`clusters: {box: {engine: local, gpus: 8 x A100-80GB, emulate: true}}`."""
-    return f"clusters: {one_line(clusters)}"
+    return f"clusters: {value_text(clusters)}"

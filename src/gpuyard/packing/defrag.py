@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gpuyard.core.fleet.bits import each, positions
-from gpuyard.core.fleet.nodes import Nodes, barred
+from gpuyard.core.fleet.nodes import Nodes, find_barred
 from gpuyard.core.fleet.placing import Placer
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.schedule.running_jobs import protected_until_ms
@@ -202,7 +202,7 @@ def _shared_gpus(
             if number == source.node or (
                 source.cpu_milli <= nodes.cpu_free[number] and source.memory_mib <= nodes.memory_free[number]
             ):
-                out = barred(nodes, number, source.user)
+                out = find_barred(nodes, number, source.user)
                 for gpu, left in enumerate(nodes.gpu_free[number]):
                     if source.milli <= left < MILLI and (number, gpu) not in freed and not out >> gpu & 1:
                         yield left, number, gpu

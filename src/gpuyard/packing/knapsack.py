@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 
-def filled(values: Sequence[float], sizes: Sequence[int], room: int) -> tuple[list[float], list[int]]:
+def fill_best(values: Sequence[float], sizes: Sequence[int], room: int) -> tuple[list[float], list[int]]:
     """For every room up to the given one: the best value, and the item to take first (-1: leave a step empty)."""
     best = [0.0] * (room + 1)
     first = [-1] * (room + 1)
@@ -19,7 +19,7 @@ def filled(values: Sequence[float], sizes: Sequence[int], room: int) -> tuple[li
     return best, first
 
 
-def pattern(first: Sequence[int], sizes: Sequence[int], room: int) -> dict[int, int]:
+def read_pattern(first: Sequence[int], sizes: Sequence[int], room: int) -> dict[int, int]:
     """How many of each item the best filling of this room has."""
     counts: dict[int, int] = {}
     while room > 0:
@@ -32,8 +32,8 @@ def pattern(first: Sequence[int], sizes: Sequence[int], room: int) -> dict[int, 
     return counts
 
 
-def filled_exactly(values: Sequence[int], sizes: Sequence[int], room: int) -> list[int]:
-    """Like `filled`, in integers and without the choices."""
+def fill_exactly(values: Sequence[int], sizes: Sequence[int], room: int) -> list[int]:
+    """Like `fill_best`, in integers and without the choices."""
     best = [0] * (room + 1)
     items = [(size, value) for size, value in zip(sizes, values, strict=True) if value > 0]
     for have in range(1, room + 1):

@@ -17,7 +17,7 @@ in a fixed order, which give the same bits everywhere; what leaves this module i
 from collections.abc import Sequence
 
 from gpuyard.model.units import MILLI
-from gpuyard.packing.knapsack import filled, pattern
+from gpuyard.packing.knapsack import fill_best, read_pattern
 from gpuyard.packing.tasks import SizeDemand, unit_milli
 
 PRICE_BITS = 20
@@ -33,7 +33,7 @@ _NUDGE = 1e-7
 """Given to rows with limit 0, a different multiple to each, so that no two steps tie and none is in vain."""
 
 
-def prices(demand: Sequence[SizeDemand], gpus: dict[str, int]) -> list[int]:
+def price_sizes(demand: Sequence[SizeDemand], gpus: dict[str, int]) -> list[int]:
     """The price of one task of each size, in 1/`GPU`. A size that no model serves costs what it asks for."""
     served = [i for i, each in enumerate(demand) if _models(each, gpus)]
     found = [(each.size.gpus * each.size.gpu_milli * GPU + MILLI // 2) // MILLI for each in demand]
@@ -96,9 +96,9 @@ class _Program:
             sizes = groups[at][0]
             steps = [self._steps[i] for i in sizes]
             values = [price[i] / self._per_task[i] for i in sizes]
-            best, first = filled(values, steps, self._room)
+            best, first = fill_best(values, steps, self._room)
             if best[-1] > price[self._sizes + at] + _ENOUGH:
-                counts = pattern(first, steps, self._room)
+                counts = read_pattern(first, steps, self._room)
                 column = [
                     (sizes[item], -count / self._per_task[sizes[item]]) for item, count in counts.items()
                 ]

@@ -73,7 +73,7 @@ EXACT_MAX = 24
 ROUGH_MILLI = 10
 
 
-def by_size(expected: Expected) -> list[SizeDemand]:
+def group_by_size(expected: Expected) -> list[SizeDemand]:
     """The expected tasks that want GPUs, combined by size and sorted."""
     found: dict[Size, tuple[int, int]] = {}
     for task, weight in expected:

@@ -10,14 +10,14 @@ from functools import lru_cache
 
 from gpuyard.core.fleet.bits import each
 from gpuyard.core.fleet.mig_geometry import charge_of
-from gpuyard.core.fleet.mig_placing import uncut_free
+from gpuyard.core.fleet.mig_placing import find_uncut_free
 from gpuyard.core.fleet.nodes import Nodes
 from gpuyard.core.fleet.shapes import Shape
 from gpuyard.model.units import MILLI
 from gpuyard.packing.ranking import Ranking
 from gpuyard.packing.slices.value_index import SliceValueIndex
 from gpuyard.packing.tasks import NodeShape, Task
-from gpuyard.packing.values import CORE_BITS, KEY_BITS, NO_ROOM, QUANTUM, Values, worth
+from gpuyard.packing.values import CORE_BITS, KEY_BITS, NO_ROOM, QUANTUM, Values, compute_values
 
 _KNOWN_MAX = 50_000
 """How many combinations of idle GPUs, or keys of one size, are cached before the cache starts over."""
@@ -53,7 +53,7 @@ class ValueIndex:
 
     def gpu(self, nodes: Nodes, shape: Shape, number: int) -> int:
         """The GPU of a node for one share: 1. least cost, 2. least left, 3. lowest number."""
-        free = uncut_free(nodes, number)
+        free = find_uncut_free(nodes, number)
         costs = self.costs(nodes, shape)
         options = costs.options(self, nodes.kind[number], nodes.cpu_free[number], tuple(free))
         taken = min(options)[1]
@@ -132,7 +132,7 @@ class Costs(Ranking):
         cpu_free = nodes.cpu_free[number]
         if cpu_free < self.cpu_milli or nodes.closed[number]:
             return NO_ROOM
-        kind, left = nodes.kind[number], tuple(uncut_free(nodes, number))
+        kind, left = nodes.kind[number], tuple(find_uncut_free(nodes, number))
         found = self._known.get((kind, cpu_free, left))
         if found is None:
             if len(self._known) >= _KNOWN_MAX:
@@ -171,7 +171,7 @@ class Costs(Ranking):
 @lru_cache(maxsize=8)
 def _worth(expected: tuple[tuple[Task, int], ...], kinds: tuple[tuple[NodeShape, int], ...]) -> Values:
     # Cached, because estimates run many copies of one state forward.
-    return worth(expected, kinds)
+    return compute_values(expected, kinds)
 
 
 def _task(shape: Shape) -> Task:

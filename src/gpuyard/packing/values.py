@@ -1,7 +1,7 @@
 """What the idle part of a node is worth to the expected tasks.
 
-A GPU with `r` idle is worth the best filling of `r` under the prices of the sizes (see `prices`). Cores limit that: if
-a core costs c, a task is worth its price less c for each of its cores. A node is worth
+A GPU with `r` idle is worth the best filling of `r` under the prices of the sizes (see `price_sizes`). Cores limit
+that: if a core costs c, a task is worth its price less c for each of its cores. A node is worth
 
     V = min over c of   c x idle cores / headroom  +  sum over its GPUs of K[c][idle on the GPU]
 
@@ -22,9 +22,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpuyard.model.units import MILLI
-from gpuyard.packing.knapsack import filled_exactly
-from gpuyard.packing.prices import GPU, prices
-from gpuyard.packing.tasks import Expected, NodeShape, SizeDemand, by_size, unit_milli
+from gpuyard.packing.knapsack import fill_exactly
+from gpuyard.packing.prices import GPU, price_sizes
+from gpuyard.packing.tasks import Expected, NodeShape, SizeDemand, group_by_size, unit_milli
 
 HEADROOM = 94
 """Percent. Idle cores are counted as if the fleet had hardly more than its GPUs will want; the rest is kept for chance.
@@ -79,19 +79,19 @@ class Values(NamedTuple):
     """By kind of node: row after row, the value of a GPU by how much of it is idle."""
 
 
-def worth(
+def compute_values(
     expected: Expected, kinds: Sequence[tuple[NodeShape, int]], weighing: Weighing = WEIGHING
 ) -> Values:
     """The tables for a fleet with these numbers of nodes of each kind, and the expected tasks."""
     runs = [
         (task, weight) for task, weight in expected if any([n and kind.could_run(task) for kind, n in kinds])
     ]
-    demand = by_size(runs)
+    demand = group_by_size(runs)
     gpus: dict[str, int] = {}
     for kind, count in kinds:
         gpus[kind.model] = gpus.get(kind.model, 0) + kind.gpus * count
     named = _named(demand, gpus)
-    price = prices(_servable(demand, gpus, weighing.named_max), gpus)
+    price = price_sizes(_servable(demand, gpus, weighing.named_max), gpus)
     unit = unit_milli([each.size for each in demand])
     room = MILLI // unit
     costs = _core_costs(demand)
@@ -191,5 +191,5 @@ def _table(
             usual = gross * MILLI * wanted // (GPU * asked)
             cores = ((100 - chance) * own + chance * usual) // 100
             values.append((gross - (cost * cores >> CORE_BITS)) // weight)
-        found.extend(filled_exactly(values, steps, room))
+        found.extend(fill_exactly(values, steps, room))
     return found

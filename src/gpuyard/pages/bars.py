@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from gpuyard.pages import chart
 from gpuyard.pages.chart import WIDTH, End, Frame
-from gpuyard.pages.markup import Markup, el, join
-from gpuyard.pages.scale import Linear, Tick, nice_steps
+from gpuyard.pages.markup import Markup, element, join
+from gpuyard.pages.scale import Linear, Tick, choose_steps
 
 OTHERS = "others"
 _COLOURS = tuple([f"var(--c{number})" for number in (1, 4, 6, 7, 5, 3, 2)])
@@ -15,7 +15,7 @@ _DAYS_MAX = 100
 COLUMNS_PX = 190
 
 
-def coloured(sums: Mapping[str, float]) -> dict[str, str]:
+def choose_colours(sums: Mapping[str, float]) -> dict[str, str]:
     """A colour for each name, the largest sum first; where there are more names than colours, the last are `others`."""
     names = sorted([name for name, total in sums.items() if total > 0], key=lambda name: (-sums[name], name))
     found = dict(zip(names, _COLOURS, strict=False))
@@ -30,7 +30,7 @@ class Slot(NamedTuple):
     label: str
 
 
-def slots(from_day: str, to_day: str) -> list[Slot]:
+def split_slots(from_day: str, to_day: str) -> list[Slot]:
     """The days from one to the other; the months, where there are many days."""
     first, last = date.fromisoformat(from_day), date.fromisoformat(to_day)
     if (last - first).days < _DAYS_MAX:
@@ -41,7 +41,7 @@ def slots(from_day: str, to_day: str) -> list[Slot]:
     return [Slot(each.isoformat()[:7], f"{each:%b %Y}") for each in starts]
 
 
-def columns(
+def draw_columns(
     heights: Mapping[str, Mapping[str, float]],
     colours: Mapping[str, str],
     over: Sequence[Slot],
@@ -50,7 +50,7 @@ def columns(
 ) -> Markup:
     """Columns of parts, one upon the other: by name of the part, its height at each slot."""
     totals = [sum([part.get(slot.key, 0.0) for part in heights.values()]) for slot in over]
-    steps = nice_steps(max([*totals, 0.0]))
+    steps = choose_steps(max([*totals, 0.0]))
     y = Linear(0, steps[-1])
     width = 1 / len(over)
     marks = []
@@ -62,7 +62,7 @@ def columns(
                 continue
             top, foot = y.at(below + value) * COLUMNS_PX, y.at(below) * COLUMNS_PX
             marks.append(
-                chart.bar(
+                chart.draw_bar(
                     (place + 0.12) * width, (place + 0.88) * width, top_px=COLUMNS_PX - top, tall_px=top - foot,
                     colour=colours[name], title=f"{slot.label}, {name}: {text(value)}",
                 )
@@ -86,7 +86,9 @@ class Bar(NamedTuple):
     note: str
 
 
-def bars(drawn: Sequence[Bar], colours: Mapping[str, str], text: Callable[[float], str], head: str) -> Markup:
+def draw_bars(
+    drawn: Sequence[Bar], colours: Mapping[str, str], text: Callable[[float], str], head: str
+) -> Markup:
     """Bars under each other. What is below zero is not drawn."""
     longest = max([*[sum([max(0.0, value) for _, value in bar.parts]) for bar in drawn], 0.0]) or 1.0
     rows = []
@@ -96,16 +98,25 @@ def bars(drawn: Sequence[Bar], colours: Mapping[str, str], text: Callable[[float
             if value > 0:
                 title = f"{bar.name}, {what}: {text(value)}"
                 right = left + value / longest
-                marks.append(chart.bar(left, right, top_px=0, tall_px=14, colour=colours[what], title=title))
+                marks.append(
+                    chart.draw_bar(left, right, top_px=0, tall_px=14, colour=colours[what], title=title)
+                )
                 left = right
-        svg = el("svg", *marks, viewBox=f"0 0 {WIDTH} 14", preserveAspectRatio="none", aria_hidden="true")
+        svg = element(
+            "svg", *marks, viewBox=f"0 0 {WIDTH} 14", preserveAspectRatio="none", aria_hidden="true"
+        )
         rows.append(
-            el("tr", el("th", bar.name, scope="row"), el("td", svg, class_="bar"), el("td", bar.note))
+            element(
+                "tr",
+                element("th", bar.name, scope="row"),
+                element("td", svg, class_="bar"),
+                element("td", bar.note),
+            )
         )
     shown = {
         what: colours[what] for what in colours if any([dict(bar.parts).get(what, 0) > 0 for bar in drawn])
     }
-    table = el("table", el("caption", head, class_="hint"), el("tbody", *rows), class_="bars")
+    table = element("table", element("caption", head, class_="hint"), element("tbody", *rows), class_="bars")
     return join(_legend(shown), table)
 
 

@@ -8,8 +8,8 @@ units wide.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gpuyard.pages.markup import Markup, el, join
-from gpuyard.pages.scale import Tick, apart
+from gpuyard.pages.markup import Markup, element, join
+from gpuyard.pages.scale import Tick, push_apart
 
 WIDTH = 1000
 
@@ -48,14 +48,14 @@ class Frame:
     """What the crosshair needs to turn positions back into values."""
 
 
-def line(points: Sequence[Point], height: int, colour: str, name: str, title: str) -> Markup:
+def draw_line(points: Sequence[Point], height: int, colour: str, name: str, title: str) -> Markup:
     """Straight from point to point."""
     first, *rest = [(_x(x), _y(y, height)) for x, y in points]
     d = f"M{first[0]} {first[1]}" + "".join(f"L{x} {y}" for x, y in rest)
-    return el("path", el("title", title), class_="line", d=d, style=f"--c:{colour}", data_name=name)
+    return element("path", element("title", title), class_="line", d=d, style=f"--c:{colour}", data_name=name)
 
 
-def steps(
+def draw_steps(
     points: Sequence[Point],
     until: float,
     height: int,
@@ -67,25 +67,29 @@ def steps(
 ) -> Markup:
     """Each value holds until the next one; `filled` colours the area below."""
     d = _step_path(points, until, height)
-    drawn = el("path", el("title", title), class_="line", d=d, style=f"--c:{colour}", data_name=name)
+    drawn = element(
+        "path", element("title", title), class_="line", d=d, style=f"--c:{colour}", data_name=name
+    )
     if not filled:
         return drawn
     closed = f"{d}V{height}H{_x(points[0][0])}Z"
-    return join(el("path", el("title", title), class_="fill", d=closed, style=f"--c:{colour}"), drawn)
+    return join(
+        element("path", element("title", title), class_="fill", d=closed, style=f"--c:{colour}"), drawn
+    )
 
 
-def quiet_steps(points: Sequence[Point], until: float, height: int, title: str) -> Markup:
+def draw_quiet_steps(points: Sequence[Point], until: float, height: int, title: str) -> Markup:
     """A thin line in the background, such as the capacity."""
-    return el("path", el("title", title), class_="quiet", d=_step_path(points, until, height))
+    return element("path", element("title", title), class_="quiet", d=_step_path(points, until, height))
 
 
-def bar(
+def draw_bar(
     left: float, right: float, *, top_px: float, tall_px: float, colour: str, title: str, pale: bool = False
 ) -> Markup:
     """A bar along x; `pale` for the missing part."""
-    return el(
+    return element(
         "rect",
-        el("title", title),
+        element("title", title),
         class_="bar pale" if pale else "bar",
         x=_x(left),
         y=_number(top_px),
@@ -95,57 +99,62 @@ def bar(
     )
 
 
-def marker(x: float, top_px: float, tall_px: float, title: str) -> Markup:
+def draw_marker(x: float, top_px: float, tall_px: float, title: str) -> Markup:
     """A short upright line with a halo, visible on a bar and beside it."""
     d = f"M{_x(x)} {_number(top_px)}v{_number(tall_px)}"
-    return el("g", el("title", title), el("path", class_="halo", d=d), el("path", class_="marker", d=d))
+    return element(
+        "g",
+        element("title", title),
+        element("path", class_="halo", d=d),
+        element("path", class_="marker", d=d),
+    )
 
 
-def whisker(x: float, low: float, high: float, height: int, *, colour: str, title: str) -> Markup:
+def draw_whisker(x: float, low: float, high: float, height: int, *, colour: str, title: str) -> Markup:
     """A dot at `low` with a line up to `high`, and a wide invisible line for the pointer."""
     foot, top = _y(low, height), _y(high, height)
     stem = f"M{_x(x)} {foot}V{top}"
-    return el(
+    return element(
         "g",
-        el("title", title),
-        el("path", class_="target", d=stem if foot != top else f"{stem}v.01"),
-        el("path", class_="stem", d=stem),
-        el("path", class_="cap", d=f"M{_x(x)} {top}h.01"),
-        el("path", class_="dot", d=f"M{_x(x)} {foot}h.01"),
+        element("title", title),
+        element("path", class_="target", d=stem if foot != top else f"{stem}v.01"),
+        element("path", class_="stem", d=stem),
+        element("path", class_="cap", d=f"M{_x(x)} {top}h.01"),
+        element("path", class_="dot", d=f"M{_x(x)} {foot}h.01"),
         style=f"--c:{colour}",
     )
 
 
-def separator(x: float, height: int) -> Markup:
+def draw_separator(x: float, height: int) -> Markup:
     """A faint upright line between groups."""
-    return el("path", class_="rule", d=f"M{_x(x)} 0V{height}")
+    return element("path", class_="rule", d=f"M{_x(x)} 0V{height}")
 
 
 def legend(ends: Sequence[End], *, alone: bool = False) -> Markup:
     """All labels in one line, for windows too narrow to show them beside the lines; `alone`: they are nowhere else."""
     items = [
-        el(
+        element(
             "span",
-            el("i", style=f"--c:{end.colour}"),
-            el("b", end.name),
+            element("i", style=f"--c:{end.colour}"),
+            element("b", end.name),
             f" {end.note}" if end.note else None,
         )
         for end in ends
     ]
     if alone:
-        return el("div", *items, class_="legend shown")
-    return el("div", *items, class_="legend", aria_hidden="true")
+        return element("div", *items, class_="legend shown")
+    return element("div", *items, class_="legend", aria_hidden="true")
 
 
 def draw(frame: Frame) -> Markup:
     """The whole plot: y labels, the SVG with the x labels below it, line labels."""
     rules = [
-        el("path", class_="rule", d=f"M0 {_y(tick.at, frame.height)}H{WIDTH}")
+        element("path", class_="rule", d=f"M0 {_y(tick.at, frame.height)}H{WIDTH}")
         for tick in frame.y
         if frame.y_rules
     ]
-    notches = [el("path", class_="rule", d=f"M{_x(tick.at)} 0V{frame.height}") for tick in frame.x]
-    svg = el(
+    notches = [element("path", class_="rule", d=f"M{_x(tick.at)} 0V{frame.height}") for tick in frame.x]
+    svg = element(
         "svg",
         *notches if frame.kind not in ("classes", "columns") else (),
         *rules,
@@ -157,25 +166,25 @@ def draw(frame: Frame) -> Markup:
     )
     # Names may be longer than their room: they are cut at the start, because the end of a path says more.
     y_labels = (
-        el(
+        element(
             "span",
-            el("bdi", tick.label, dir="ltr"),
+            element("bdi", tick.label, dir="ltr"),
             title=tick.label if frame.kind == "tenants" else None,
             style=f"top:{_percent(1 - tick.at)}",
         )
         for tick in frame.y
     )
     x_labels = (
-        el("span", tick.label, class_="spare" if tick.spare else None, style=f"left:{_percent(tick.at)}")
+        element("span", tick.label, class_="spare" if tick.spare else None, style=f"left:{_percent(tick.at)}")
         for tick in frame.x
     )
-    return el(
+    return element(
         "div",
         legend(frame.ends) if frame.ends else None,
-        el("div", *y_labels, class_="y"),
-        el("div", svg, class_="area"),
+        element("div", *y_labels, class_="y"),
+        element("div", svg, class_="area"),
         _ends(frame),
-        el("div", *x_labels, class_="x") if frame.x_labels else None,
+        element("div", *x_labels, class_="x") if frame.x_labels else None,
         class_=f"chart {frame.kind}".strip(),
         style=f"--h:{frame.height}px",
         **{f"data_{name}": value for name, value in frame.data.items()},
@@ -186,20 +195,20 @@ def _ends(frame: Frame) -> Markup:
     """Labels beside the ends of lines, moved apart; without their notes if there are too many."""
     both = len(frame.ends) * _TWO_LINES_PX <= frame.height + _TWO_LINES_PX // 2
     gap = _TWO_LINES_PX if both else _ONE_LINE_PX
-    places = apart(
+    places = push_apart(
         [(1 - end.at) * frame.height for end in frame.ends], gap, gap / 2 - 6, frame.height - gap / 2 + 6
     )
     spans = (
-        el(
+        element(
             "span",
-            el("b", end.name),
-            el("small", end.note) if both else None,
+            element("b", end.name),
+            element("small", end.note) if both else None,
             style=f"top:{place:.0f}px;--c:{end.colour}",
             title=f"{end.name} {end.note}",
         )
         for end, place in zip(frame.ends, places, strict=True)
     )
-    return el("div", *spans, class_="ends")
+    return element("div", *spans, class_="ends")
 
 
 def _step_path(points: Sequence[Point], until: float, height: int) -> str:

@@ -10,28 +10,28 @@ from collections.abc import Sequence
 from importlib import resources
 
 from gpuyard import __version__
-from gpuyard.pages.markup import Markup, el, join
+from gpuyard.pages.markup import Markup, element, join
 
 Facts = Sequence[tuple[str, str]]
 """What a page is about, as (name, value): trace, jobs, GPUs, time."""
 
 
-def document(title: str, body: Markup, script: Markup | None = None) -> str:
+def render_document(title: str, body: Markup, script: Markup | None = None) -> str:
     """The whole file."""
-    head = el(
+    head = element(
         "head",
-        el("meta", charset="utf-8"),
-        el("meta", http_equiv="Content-Security-Policy", content=_content_policy(script)),
-        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        el("meta", name="color-scheme", content="light dark"),
-        el("title", f"{title} – gpuyard"),
-        el("style", asset("report.css")),
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=_content_policy(script)),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", f"{title} – gpuyard"),
+        element("style", read_asset("report.css")),
     )
-    parts = el("body", body, el("script", script) if script else None)
-    return "<!doctype html>\n" + el("html", head, parts, lang="en") + "\n"
+    parts = element("body", body, element("script", script) if script else None)
+    return "<!doctype html>\n" + element("html", head, parts, lang="en") + "\n"
 
 
-def asset(name: str) -> Markup:
+def read_asset(name: str) -> Markup:
     """A file that becomes part of a page."""
     return Markup(resources.files(__package__).joinpath("assets", name).read_text(encoding="utf-8"))
 
@@ -44,60 +44,66 @@ def _content_policy(script: str | None) -> str:
     return f"{policy}; script-src 'sha256-{digest}'"
 
 
-def head(kind: str, title: str, facts: Facts) -> Markup:
+def render_head(kind: str, title: str, facts: Facts) -> Markup:
     """The beginning of a page: what kind it is, its title, and what it is about."""
-    return el(
+    return element(
         "header",
-        el("p", el("b", "gpuyard"), f" {kind}", class_="brand"),
-        el("h1", title),
-        el("dl", *(el("div", el("dt", name), el("dd", value)) for name, value in facts), class_="facts"),
+        element("p", element("b", "gpuyard"), f" {kind}", class_="brand"),
+        element("h1", title),
+        element(
+            "dl",
+            *(element("div", element("dt", name), element("dd", value)) for name, value in facts),
+            class_="facts",
+        ),
     )
 
 
-def scrolling(table: Markup) -> Markup:
+def wrap_wide_table(table: Markup) -> Markup:
     """A table that may be wider than a narrow screen, with a line that says so."""
     return join(
-        el("p", "Swipe sideways: there are more columns →", class_="more"),
-        el("div", table, class_="scroll", tabindex="0"),
+        element("p", "Swipe sideways: there are more columns →", class_="more"),
+        element("div", table, class_="scroll", tabindex="0"),
     )
 
 
-def table(
+def draw_table(
     heads: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1, total: bool = False
 ) -> Markup:
     """A table whose first columns are texts and the others figures; `total`: its last line is the sum."""
-    first = el(
+    first = element(
         "tr",
         *[
-            el("th", head, scope="col", class_="left" if place < left else None)
+            element("th", head, scope="col", class_="left" if place < left else None)
             for place, head in enumerate(heads)
         ],
     )
     lines = []
     for number, row in enumerate(rows):
         cells = [
-            el("td", cell, class_="left" if 0 < place < left else None)
+            element("td", cell, class_="left" if 0 < place < left else None)
             for place, cell in enumerate(row)
             if place
         ]
         last = total and number == len(rows) - 1
-        lines.append(el("tr", el("th", row[0], scope="row"), *cells, class_="total" if last else None))
-    return scrolling(el("table", el("thead", first), el("tbody", *lines)))
+        lines.append(
+            element("tr", element("th", row[0], scope="row"), *cells, class_="total" if last else None)
+        )
+    return wrap_wide_table(element("table", element("thead", first), element("tbody", *lines)))
 
 
-def figure(key: str, heading: str, drawn: str, *content: Markup | None, wide: bool = True) -> Markup:
+def draw_figure(key: str, heading: str, drawn: str, *content: Markup | None, wide: bool = True) -> Markup:
     """A plot with its heading; without content, a line that says so."""
     body = [each for each in content if each]
-    return el(
+    return element(
         "figure",
-        el("figcaption", el("h2", heading), el("p", drawn)),
-        *(body or [el("p", "Nothing to draw.", class_="none")]),
+        element("figcaption", element("h2", heading), element("p", drawn)),
+        *(body or [element("p", "Nothing to draw.", class_="none")]),
         id=key,
         class_="wide" if wide else None,
     )
 
 
-def made(version: str = __version__) -> Markup:
+def render_foot(version: str = __version__) -> Markup:
     """The last line of a page."""
     said = f"Made by gpuyard {version}. Nothing in this file comes from or goes to a network."
-    return el("p", said, class_="made")
+    return element("p", said, class_="made")

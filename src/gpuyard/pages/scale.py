@@ -69,7 +69,7 @@ _WAIT_TICKS = (
 )
 
 
-def nice_steps(high: float, most: int = 5) -> list[float]:
+def choose_steps(high: float, most: int = 5) -> list[float]:
     """0 and round values to the first at or above `high`, in at most `most` steps (1, 2, 2.5, 5 × 10^n)."""
     if high <= 0:
         return [0.0, 1.0]
@@ -79,7 +79,7 @@ def nice_steps(high: float, most: int = 5) -> list[float]:
     return [step * n for n in range(math.ceil(high / step - 1e-9) + 1)]
 
 
-def time_ticks(start_ms: int, end_ms: int, origin_ms: int = 0, most: int = 8) -> list[Tick]:
+def make_time_ticks(start_ms: int, end_ms: int, origin_ms: int = 0, most: int = 8) -> list[Tick]:
     """Ticks at round times: dates (UTC) with the epoch time of the start, else time since the start."""
     span = max(end_ms - start_ms, 1)
     year = 364 * DAY_MS
@@ -116,7 +116,7 @@ def wait_scale(longest_ms: int) -> tuple[Log, list[Tick]]:
     return scale, [Tick(scale.at(ms), label, ms in spare) for ms, label in ticks]
 
 
-def factor_scale(highest: float) -> tuple[Log, list[Tick]]:
+def make_factor_scale(highest: float) -> tuple[Log, list[Tick]]:
     """A log axis from 1× to a round factor at or past the highest, 2× at least."""
     rounds = [m * 10**e for e in range(16) for m in (1, 2, 5)]
     high = next((r for r in rounds[1:] if r >= highest), rounds[-1])
@@ -127,7 +127,7 @@ def factor_scale(highest: float) -> tuple[Log, list[Tick]]:
     return scale, [Tick(scale.at(r), f"{r:,}×") for r in shown]
 
 
-def apart(places: list[float], gap: float, low: float, high: float) -> list[float]:
+def push_apart(places: list[float], gap: float, low: float, high: float) -> list[float]:
     """Positions moved so that neighbours are `gap` apart and all are within `low` and `high`; the order is kept."""
     order = sorted(range(len(places)), key=lambda index: (places[index], index))
     moved = [min(max(places[index], low), high) for index in order]

@@ -9,7 +9,7 @@ from gpuyard.core.fleet.placing import Placer, Ranker
 from gpuyard.core.jobs.order import Criterion, FairShare, Order
 from gpuyard.core.schedule.passes import Rule
 from gpuyard.core.schedule.policy import BackfillFactory, Policy
-from gpuyard.errors import YardError, quoted
+from gpuyard.errors import YardError, quote
 from gpuyard.model import PolicySpec
 from gpuyard.policies.backfill.conservative import Conservative
 from gpuyard.policies.backfill.easy import Easy
@@ -20,7 +20,7 @@ from gpuyard.policies.order.fifo import Fifo
 from gpuyard.policies.order.sjf import Sjf
 from gpuyard.policies.order.srtf import Srtf
 from gpuyard.policies.placement import best_fit, fgd, first_fit, pack
-from gpuyard.policies.placement.across_clusters import preferring
+from gpuyard.policies.placement.across_clusters import rank_by_cluster
 from gpuyard.policies.preemption.by_class import PreemptByClass
 from gpuyard.policies.preemption.reclaim import Reclaim
 from gpuyard.policies.preemption.srtf import PreemptLonger
@@ -97,7 +97,7 @@ def build(spec: PolicySpec) -> Policy:
     """
     if not has_placement(spec.placement):
         raise YardError(
-            f"policy {quoted(spec.name)} has the placement {quoted(spec.placement)}, which is not installed",
+            f"policy {quote(spec.name)} has the placement {quote(spec.placement)}, which is not installed",
             "Install the package that has it, or start with a yard.yaml whose policy has another placement.",
         )
     parts = [ORDERS[name] for name in spec.order]
@@ -112,7 +112,9 @@ def build(spec: PolicySpec) -> Policy:
         spec,
         Order(before, bool(fair), after, bool(spec.preemption)),
         PLACEMENTS[spec.placement],
-        preferring(spec.clusters, RANKS.get(spec.placement)) if spec.clusters else RANKS.get(spec.placement),
+        rank_by_cluster(spec.clusters, RANKS.get(spec.placement))
+        if spec.clusters
+        else RANKS.get(spec.placement),
         tuple(PREEMPTIONS[name] for name in spec.preemption),
         BACKFILLS[spec.backfill],
     )

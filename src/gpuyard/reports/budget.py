@@ -6,7 +6,7 @@ When it will be spent is drawn from the days of the books: between the first and
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from gpuyard.quantities import digits, percent_text, usd
+from gpuyard.quantities import count_digits, percent_text, usd_text
 from gpuyard.reports.report import Flag, Report
 from gpuyard.reports.table import Row, Table, clock
 from gpuyard.tables import Column
@@ -93,8 +93,8 @@ BUDGETS = Endpoint(
 def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
     """The budgets of the tenants that you see, by name."""
     from gpuyard.control.refusals import NotFound  # noqa: PLC0415
-    from gpuyard.control.views.accounts import accounts  # noqa: PLC0415
-    from gpuyard.errors import quoted, remedy  # noqa: PLC0415
+    from gpuyard.control.views.accounts import read_accounts  # noqa: PLC0415
+    from gpuyard.errors import quote, suggest  # noqa: PLC0415
     from gpuyard.model.units import DAY_MS  # noqa: PLC0415
     from gpuyard.sim.exhaustion import HISTORY_DAYS  # noqa: PLC0415
 
@@ -102,12 +102,12 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
     name = values["budget"]
     if name and name not in [use.rule.name for use, _told in uses]:
         names = [use.rule.name for use, _told in uses]
-        known = remedy(name, names, "budgets") if names else "there are none that you may see"
-        raise NotFound(f"no budget {quoted(name)}; {known}")
+        known = suggest(name, names, "budgets") if names else "there are none that you may see"
+        raise NotFound(f"no budget {quote(name)}; {known}")
     wanted = [(use, told) for use, told in uses if name in (None, "", use.rule.name)]
     today = readings.now_ms // DAY_MS
     first = min([today - HISTORY_DAYS, *[use.window_start_ms // DAY_MS for use, _told in wanted]])
-    books = accounts(readings.store, first, today + 1, readings.now_ms) if wanted else None
+    books = read_accounts(readings.store, first, today + 1, readings.now_ms) if wanted else None
     return Table([line(use, told, books, readings.now_ms) for use, told in wanted if books is not None])
 
 
@@ -133,14 +133,14 @@ def line(use: "NamedUse", told: int, books: "Accounts", now_ms: int) -> BudgetLi
 
     rule, start = use.rule, use.window_start_ms // DAY_MS
     ends = _forecast(books, use, now_ms)
-    charged = sum([spent_of(rule, entry, books) for entry in books.entries if entry.day >= start])
+    charged = sum([count_spent(rule, entry, books) for entry in books.entries if entry.day >= start])
     return {
         "budget": rule.name,
         "unit": USD if rule.micro_usd else GPU_HOURS,
-        "amount": in_its_unit(rule, use.amount),
-        "spent": in_its_unit(rule, use.spent),
-        "set_aside": in_its_unit(rule, use.aside),
-        "left": in_its_unit(rule, use.left),
+        "amount": convert_amount(rule, use.amount),
+        "spent": convert_amount(rule, use.spent),
+        "set_aside": convert_amount(rule, use.aside),
+        "left": convert_amount(rule, use.left),
         "action": rule.action.value,
         "tenant": rule.tenant,
         "job_class": rule.klass,
@@ -150,8 +150,8 @@ def line(use: "NamedUse", told: int, books: "Accounts", now_ms: int) -> BudgetLi
         "window_start_ms": use.window_start_ms,
         "renews_ms": use.window_end_ms,
         "told_percent": told,
-        "books": in_its_unit(rule, charged) if rule.micro_usd else None,
-        "users": [{"user": user, "spent": in_its_unit(rule, part)} for user, part in use.by_user],
+        "books": convert_amount(rule, charged) if rule.micro_usd else None,
+        "users": [{"user": user, "spent": convert_amount(rule, part)} for user, part in use.by_user],
         "endless": list(use.endless),
         "spent_p5_ms": ends.p5_ms if ends else None,
         "spent_p50_ms": ends.p50_ms if ends else None,
@@ -160,7 +160,7 @@ def line(use: "NamedUse", told: int, books: "Accounts", now_ms: int) -> BudgetLi
     }
 
 
-def in_its_unit(rule: "NamedBudget", amount: int) -> float:
+def convert_amount(rule: "NamedBudget", amount: int) -> float:
     """GPU-hours, or dollars."""
     return round(amount / (_MICRO * _MILLI_MS_H if rule.micro_usd else _MILLI_MS_H), 6)
 
@@ -168,7 +168,7 @@ def in_its_unit(rule: "NamedBudget", amount: int) -> float:
 def _forecast(books: "Accounts", use: "NamedUse", now_ms: int) -> "Exhaustion | None":
     """From the days of the books. A window that rolls is never renewed as a whole: nothing is said of it."""
     from gpuyard.model.units import DAY_MS  # noqa: PLC0415
-    from gpuyard.sim.exhaustion import HISTORY_DAYS, exhaustion  # noqa: PLC0415
+    from gpuyard.sim.exhaustion import HISTORY_DAYS, estimate_exhaustion  # noqa: PLC0415
 
     rule = use.rule
     if rule.days:
@@ -177,13 +177,13 @@ def _forecast(books: "Accounts", use: "NamedUse", now_ms: int) -> "Exhaustion | 
     daily = dict.fromkeys(range(today - HISTORY_DAYS, today), 0)
     for entry in books.entries:
         if entry.day in daily:
-            daily[entry.day] += spent_of(rule, entry, books)
+            daily[entry.day] += count_spent(rule, entry, books)
     first = next((day for day, spent in daily.items() if spent), today)
     known = [(day, spent) for day, spent in daily.items() if day >= first]
-    return exhaustion(known, use.amount - use.spent, now_ms, use.window_end_ms, seed=today)
+    return estimate_exhaustion(known, use.amount - use.spent, now_ms, use.window_end_ms, seed=today)
 
 
-def spent_of(rule: "NamedBudget", entry: "Entry", books: "Accounts") -> int:
+def count_spent(rule: "NamedBudget", entry: "Entry", books: "Accounts") -> int:
     """What an entry of the books is to a budget: milli-GPU x ms, or that times micro-dollars an hour; 0: nothing."""
     from gpuyard.core.quota.budgets import is_about  # noqa: PLC0415
     from gpuyard.ledger.units import CHARGED, PARTS, STARTING, UNMEASURED, USED, WASTED  # noqa: PLC0415
@@ -216,7 +216,7 @@ def amount_texts(unit: str, amounts: Sequence[float | None], hours: str) -> list
     if unit != USD:
         return [f"{each:,.2f} {hours}" if each is not None else "" for each in amounts]
     micro = [None if each is None else round(each * _MICRO) for each in amounts]
-    return ["" if each is None else usd(each, digits(micro)) for each in micro]
+    return ["" if each is None else usd_text(each, count_digits(micro)) for each in micro]
 
 
 def _of(row: Row) -> str:

@@ -7,8 +7,17 @@ the time that no job had, and what was not charged, with which the charges add u
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
-from gpuyard.quantities import digits, usd
-from gpuyard.reports.money.lines import KINDS, LABEL, MAY_LACK, NO_JOB, NONE, behind, hours_of, not_booked
+from gpuyard.quantities import count_digits, usd_text
+from gpuyard.reports.money.lines import (
+    KINDS,
+    LABEL,
+    MAY_LACK,
+    NO_JOB,
+    NONE,
+    behind_texts,
+    make_hours_cell,
+    unbooked_texts,
+)
 from gpuyard.reports.report import Asking, Flag, Report
 from gpuyard.reports.table import Row, Table
 from gpuyard.tables import Column
@@ -112,8 +121,8 @@ COST = Endpoint(
 def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
     """The lines of the tenants that you see, sorted by name; with sight of the whole yard also the time that no job
     had."""
-    from gpuyard.control.views.accounts import accounts  # noqa: PLC0415
-    from gpuyard.errors import BadInput, quoted  # noqa: PLC0415
+    from gpuyard.control.views.accounts import read_accounts  # noqa: PLC0415
+    from gpuyard.errors import BadInput, quote  # noqa: PLC0415
     from gpuyard.ledger.prices import CURRENCY  # noqa: PLC0415
     from gpuyard.ledger.units import (  # noqa: PLC0415
         CATEGORIES,
@@ -128,11 +137,11 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
     for key in [word.removeprefix(LABEL) for word in by if word.startswith(LABEL)]:
         if fault := label_fault(key, "value"):
             raise BadInput(
-                f"{quoted(key)} is not a key of a label: {fault}",
+                f"{quote(key)} is not a key of a label: {fault}",
                 "Write the key behind 'label:', as in --by label:stage; `yard show JOB` has the labels of a job.",
             )
     from_day, to_day = read_days(values["from"], values["to"], readings.now_ms // DAY_MS)
-    books = accounts(readings.store, from_day, to_day + 1, readings.now_ms)
+    books = read_accounts(readings.store, from_day, to_day + 1, readings.now_ms)
     untold = books.untold
     if not sight.whole:
         seen = {name for name, owner in books.owners.items() if owner.tenant and sight.sees(owner.tenant)}
@@ -186,25 +195,27 @@ def _named(name: str) -> Column:
 
 def _digits(rows: Sequence[Row]) -> int:
     """Digits of all amounts of a reply."""
-    return digits([row[f"{name}_micro_usd"] for row in rows for name in ("charged", "not_charged")])
+    return count_digits([row[f"{name}_micro_usd"] for row in rows for name in ("charged", "not_charged")])
 
 
 def _columns(rows: Sequence[Row]) -> list[Column]:
     hidden = {"starting", "held", "stranded", "recutting", "unavailable"}
     places = _digits(rows)
     return [
-        *[Column(kind.upper(), hours_of(kind), right=True, wide=kind in hidden) for kind in KINDS],
-        Column("GPU-HOURS", hours_of(*KINDS), right=True),
+        *[Column(kind.upper(), make_hours_cell(kind), right=True, wide=kind in hidden) for kind in KINDS],
+        Column("GPU-HOURS", make_hours_cell(*KINDS), right=True),
         Column(
             "KWH",
             lambda row: f"{row['energy_kwh']:,.2f}" if row["energy_kwh"] else "-",
             right=True,
             wide=True,
         ),
-        Column("CHARGED", lambda row: usd(row["charged_micro_usd"], places), right=True),
+        Column("CHARGED", lambda row: usd_text(row["charged_micro_usd"], places), right=True),
         Column(
             "NOT CHARGED",
-            lambda row: usd(row["not_charged_micro_usd"], places) if row["not_charged_micro_usd"] else "-",
+            lambda row: (
+                usd_text(row["not_charged_micro_usd"], places) if row["not_charged_micro_usd"] else "-"
+            ),
             right=True,
         ),
     ]
@@ -216,11 +227,11 @@ def _notes(reply: Row) -> list[str]:
         f"no price for {model}: it counts as 0; add it to price_book in yard.yaml"
         for model in reply["unpriced"]
     ]
-    without += [*behind(reply["late_events"]), *not_booked(reply["not_booked_gpu_hours"])]
+    without += [*behind_texts(reply["late_events"]), *unbooked_texts(reply["not_booked_gpu_hours"])]
     places = _digits(reply["lines"])
     if reply["fleet_micro_usd"] is None:
-        return [f"{days}: {usd(reply['charged_micro_usd'], places)} charged", *without]
-    parts = [usd(reply[f"{name}_micro_usd"], places) for name in ("charged", "not_charged", "fleet")]
+        return [f"{days}: {usd_text(reply['charged_micro_usd'], places)} charged", *without]
+    parts = [usd_text(reply[f"{name}_micro_usd"], places) for name in ("charged", "not_charged", "fleet")]
     return [
         f"{days}: {parts[0]} charged + {parts[1]} {NOT_CHARGED} = {parts[2]}, the cost of the fleet",
         *without,

@@ -7,7 +7,7 @@ measured leads to no proposal.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from gpuyard.quantities import memory_size, percent_text, span, usd
+from gpuyard.quantities import memory_size, percent_text, span, usd_text
 from gpuyard.reports.report import Flag, Report
 from gpuyard.reports.table import Row, Table
 from gpuyard.tables import Column
@@ -92,14 +92,14 @@ EFFICIENCY = Endpoint(
 
 def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
     """Jobs that ran, newest first, each with its last try."""
-    from gpuyard.control.refusals import no_tenant  # noqa: PLC0415
-    from gpuyard.control.replica.labels import label_of  # noqa: PLC0415
+    from gpuyard.control.refusals import unknown_tenant  # noqa: PLC0415
+    from gpuyard.control.replica.labels import parse_label  # noqa: PLC0415
     from gpuyard.control.views.queue_list import Filter  # noqa: PLC0415
     from gpuyard.control.views.views import ENDED_STATES, LIVE_STATES  # noqa: PLC0415
     from gpuyard.model import JobState  # noqa: PLC0415
 
     if values["job"]:
-        label = label_of(values["job"])
+        label = parse_label(values["job"])
         # An array has no curves of its own; its tasks have.
         readings.views.attempt(label, sight)
         views = [readings.views.job(label, brief=True, sight=sight)]
@@ -107,14 +107,14 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
         ran = ENDED_STATES | LIVE_STATES - {JobState.PENDING.value}
         wanted = Filter(ran, values["tenant"], values["user"], values["name"], sight=sight)
         if values["like"]:
-            like = readings.views.job(label_of(values["like"]), brief=True, sight=sight)
+            like = readings.views.job(parse_label(values["like"]), brief=True, sight=sight)
             wanted = Filter(ENDED_STATES, user=like["user"], name=like["name"], sight=sight)
         views = _started(readings, wanted, values["limit"] or JOBS_MAX)
         if values["tenant"] and not views:
             # One that is gone may still have jobs.
             seen = [row["tenant"] for row in readings.configs.tenants(sight)]
             if values["tenant"] not in seen:
-                raise no_tenant(values["tenant"], seen)
+                raise unknown_tenant(values["tenant"], seen)
     return Table([_row(readings, view) for view in views if view["started_ms"]])
 
 
@@ -131,11 +131,11 @@ def _started(readings: "Readings", wanted: Any, limit: int) -> list[dict[str, An
 
 
 def _row(readings: "Readings", view: Mapping[str, Any]) -> EfficiencyRow:
-    from gpuyard.telemetry.spans import mean, most, seen_ms, spans  # noqa: PLC0415
+    from gpuyard.telemetry.spans import compute_mean, find_largest, find_spans, sum_seen_ms  # noqa: PLC0415
 
     curves = {each["signal"]: each for each in readings.curves(view)["curves"]}
     found = {
-        name: spans(each["times_ms"], each["values"], view["started_ms"], counts=each["counts"])
+        name: find_spans(each["times_ms"], each["values"], view["started_ms"], counts=each["counts"])
         for name, each in curves.items()
     }
     usage = readings.usage(view)
@@ -144,7 +144,7 @@ def _row(readings: "Readings", view: Mapping[str, Any]) -> EfficiencyRow:
     share = curves["gpu_busy_estimated" if estimated else "gpu_busy"]["full"] or 1000 if busy else 1000
     cpu = found.get("cpu") or None
     ran_ms = (view["ended_ms"] or readings.now_ms) - view["started_ms"]
-    peaks = [round(most(found[name])) for name in ("memory", "memory_peak") if found.get(name)]
+    peaks = [round(find_largest(found[name])) for name in ("memory", "memory_peak") if found.get(name)]
     peaks += [usage.memory_mib] if usage.memory_mib is not None else []
     gpu_memory = found.get("gpu_memory")
     row: EfficiencyRow = {
@@ -154,15 +154,15 @@ def _row(readings: "Readings", view: Mapping[str, Any]) -> EfficiencyRow:
         "user": view["user"],
         "state": view["state"],
         "ran_s": ran_ms // 1000,
-        "seen_s": max([seen_ms(each) for each in found.values()], default=0) // 1000,
+        "seen_s": max([sum_seen_ms(each) for each in found.values()], default=0) // 1000,
         "gpus": view["gpus_per_task"] if view["gpus"] else "",
-        "gpu_busy_pct": round(100 * mean(busy) / share, 1) if busy else None,
+        "gpu_busy_pct": round(100 * compute_mean(busy) / share, 1) if busy else None,
         "gpu_estimated": estimated,
-        "gpu_memory_mib": round(most(gpu_memory)) if gpu_memory else None,
+        "gpu_memory_mib": round(find_largest(gpu_memory)) if gpu_memory else None,
         "gpu_memory_held_mib": readings.gpu_memory_mib(view) or None,
         "cpus": view["cpus"] * view["tasks"],
         "cpus_used": _cores(usage.cpu_ms, ran_ms) if usage.cpu_ms is not None else _mean(cpu),
-        "cpus_peak": round(most(cpu) / 1000, 2) if cpu else None,
+        "cpus_peak": round(find_largest(cpu) / 1000, 2) if cpu else None,
         "memory_mib": view["memory_mib"] * view["tasks"],
         "memory_used_mib": max(peaks) if peaks else None,
         "time_limit_s": view["time_limit_s"],
@@ -172,7 +172,7 @@ def _row(readings: "Readings", view: Mapping[str, Any]) -> EfficiencyRow:
         "saved_usd": None,
     }
     if row["seen_s"] * 1000 >= SEEN_MIN_MS:
-        _propose(row, view, round(most(busy)) if busy else None, readings.gpu_sizes(view))
+        _propose(row, view, round(find_largest(busy)) if busy else None, readings.gpu_sizes(view))
         _save(row, view, readings.price(view))
     return row
 
@@ -182,9 +182,9 @@ def _cores(cpu_ms: int, ran_ms: int) -> float | None:
 
 
 def _mean(cpu: Any) -> float | None:
-    from gpuyard.telemetry.spans import mean  # noqa: PLC0415
+    from gpuyard.telemetry.spans import compute_mean  # noqa: PLC0415
 
-    return round(mean(cpu) / 1000, 2) if cpu else None
+    return round(compute_mean(cpu) / 1000, 2) if cpu else None
 
 
 def _propose(
@@ -201,11 +201,11 @@ def _propose(
         if ask := smaller_gpu(need, need_mib, busy, sizes):
             smaller["gpus"] = ask
     if view["cpus"] and row["cpus_peak"] is not None:
-        cores = smaller_cores(row["cpus_peak"], tasks)
+        cores = suggest_cores(row["cpus_peak"], tasks)
         if cores < view["cpus"]:
             smaller["cpus"] = str(cores)
     if view["memory_mib"] and row["memory_used_mib"] is not None:
-        memory_mib = smaller_memory_mib(row["memory_used_mib"], tasks)
+        memory_mib = suggest_memory_mib(row["memory_used_mib"], tasks)
         if memory_mib < view["memory_mib"]:
             smaller["memory"] = f"{memory_mib}M"
     if view["time_limit_s"] and view["state"] == "COMPLETED":
@@ -230,13 +230,13 @@ def smaller_gpu(need: int, need_mib: int, busy: int, sizes: Sequence[tuple[str, 
     return f"{share / 1000:g}" if share <= _SHARE_MAX else ""
 
 
-def smaller_cores(peak: float, tasks: int) -> int:
+def suggest_cores(peak: float, tasks: int) -> int:
     """Whole cores of a task for the most cores that all tasks took."""
     milli = -(-round(1000 * peak) // tasks)
     return max(1, -(-(milli - _CORE_SLACK_MILLI) // 1000))
 
 
-def smaller_memory_mib(peak_mib: int, tasks: int) -> int:
+def suggest_memory_mib(peak_mib: int, tasks: int) -> int:
     """Memory of a task for the most that all tasks took."""
     wanted = -(-peak_mib * (100 + ROOM_PERCENT) // (100 * tasks))
     return max(1, -(-wanted // _MEMORY_STEP_MIB)) * _MEMORY_STEP_MIB
@@ -299,7 +299,7 @@ def _notes(reply: Row) -> list[str]:
     if not saved:
         return []
     dollars = [row["saved_usd"] for row in rows if row["saved_usd"] is not None]
-    worth = f" ({usd(round(sum(dollars) * 1_000_000))})" if dollars else ""
+    worth = f" ({usd_text(round(sum(dollars) * 1_000_000))})" if dollars else ""
     return [f"smaller asks would have left {saved:.3g} GPU-hours{worth} to other jobs"]
 
 

@@ -54,17 +54,17 @@ FOCUS = Endpoint(
 
 def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
     """The charges of the tenants that you see, by day, place and owner."""
-    from gpuyard.control.views.accounts import accounts  # noqa: PLC0415
-    from gpuyard.errors import BadInput, quoted  # noqa: PLC0415
+    from gpuyard.control.views.accounts import read_accounts  # noqa: PLC0415
+    from gpuyard.errors import BadInput, quote  # noqa: PLC0415
     from gpuyard.ledger.accounts import Entry, Owner  # noqa: PLC0415
     from gpuyard.ledger.units import CHARGED, COLUMNS, day_text  # noqa: PLC0415
     from gpuyard.model.prices import BookPlace  # noqa: PLC0415
 
     version = values["focus"] or VERSIONS[0]
     if version not in VERSIONS:
-        raise BadInput(f"{quoted(version)} is not a version of FOCUS here", f"Take {' or '.join(VERSIONS)}.")
+        raise BadInput(f"{quote(version)} is not a version of FOCUS here", f"Take {' or '.join(VERSIONS)}.")
     first, after = _days(readings, values)
-    books = accounts(readings.store, first, after, readings.now_ms)
+    books = read_accounts(readings.store, first, after, readings.now_ms)
 
     def made(entry: Any, place: Any, owner: Any, price: int) -> dict[str, str | None]:
         row = _row(readings.store.yard, entry, place, owner, price)
@@ -239,11 +239,11 @@ _COLUMNS = [
 
 
 def _notes(reply: Row) -> list[str]:
-    from gpuyard.errors import counted  # noqa: PLC0415
+    from gpuyard.errors import count_text  # noqa: PLC0415
 
     count = len(reply["rows"])
     return [
-        f"FOCUS {reply['version']}, {reply['from_day']} to {reply['to_day']}, UTC: {counted(count, 'charge')}"
+        f"FOCUS {reply['version']}, {reply['from_day']} to {reply['to_day']}, UTC: {count_text(count, 'charge')}"
     ]
 
 

@@ -24,12 +24,12 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
     return Table(found["gpus"], {"trouble": found["trouble"]})
 
 
-def known(value: int | None, unit: str) -> str:
+def figure_text(value: int | None, unit: str) -> str:
     """A figure with its unit; a dash means unknown, not zero."""
     return "-" if value is None else f"{value}{unit}"
 
 
-def memory(gpu: Row) -> str:
+def memory_use_text(gpu: Row) -> str:
     """Used and total; a dash means unknown, not zero."""
     used, whole = gpu["memory_used_mib"], gpu["memory_mib"]
     return f"{'-' if used is None else memory_used(used)}/{'-' if whole is None else memory_gib(whole)}"
@@ -82,10 +82,10 @@ COLUMNS = [
     Column("CLUSTER", lambda gpu: gpu["cluster"], wide=True),
     Column("GPU", lambda gpu: str(gpu["gpu"]), right=True),
     Column("MODEL", lambda gpu: gpu["gpu_model"] or "-"),
-    Column("BUSY", lambda gpu: known(gpu["busy_pct"], "%"), right=True),
-    Column("MEMORY", memory, right=True),
-    Column("POWER", lambda gpu: known(gpu["power_w"], " W"), right=True),
-    Column("TEMP", lambda gpu: known(gpu["temperature_c"], " C"), right=True),
+    Column("BUSY", lambda gpu: figure_text(gpu["busy_pct"], "%"), right=True),
+    Column("MEMORY", memory_use_text, right=True),
+    Column("POWER", lambda gpu: figure_text(gpu["power_w"], " W"), right=True),
+    Column("TEMP", lambda gpu: figure_text(gpu["temperature_c"], " C"), right=True),
     Column("JOBS", lambda gpu: ", ".join(_job_on(job) for job in gpu["jobs"]) or "-"),
 ]
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpuyard.errors import counted
+from gpuyard.errors import count_text
 from gpuyard.quantities import memory_gib
 from gpuyard.reports.report import Report
 from gpuyard.reports.table import Row, Table, number
@@ -23,7 +23,7 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
 
 
 def _why(node: Row) -> str:
-    pins = f"{counted(node['gpus_pinned'], 'GPU')} pinned to slices" if node["gpus_pinned"] else ""
+    pins = f"{count_text(node['gpus_pinned'], 'GPU')} pinned to slices" if node["gpus_pinned"] else ""
     return "; ".join(part for part in (node["why"], node["foreign"], pins) if part)
 
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from gpuyard.errors import YardError
-from gpuyard.reports.installed import installed
+from gpuyard.reports.installed_reports import find_installed
 from gpuyard.reports.report import Report
 
 OURS = {
@@ -38,20 +38,22 @@ def register(report: Report[Any]) -> None:
     _registered[report.name] = report
 
 
-def others() -> dict[str, Report[Any]]:
+def load_outside_reports() -> dict[str, Report[Any]]:
     """All reports but ours, by name."""
-    found = {name: loaded(name, where) for name, where in sorted(installed().items()) if name not in OURS}
+    found = {
+        name: loaded(name, where) for name, where in sorted(find_installed().items()) if name not in OURS
+    }
     return {**found, **_registered}
 
 
-def ours(name: str) -> Report[Any]:
+def load_own_report(name: str) -> Report[Any]:
     """One of our own."""
     return loaded(name, OURS[name])
 
 
-def reports() -> list[Report[Any]]:
+def load_reports() -> list[Report[Any]]:
     """All reports."""
-    return [*map(ours, OURS), *others().values()]
+    return [*map(load_own_report, OURS), *load_outside_reports().values()]
 
 
 def loaded(name: str, where: str) -> Report[Any]:

@@ -93,9 +93,9 @@ class Report(Generic[R]):
 
     def fields(self, reply: Row) -> tuple[str, ...]:
         """The fields of a row of a reply, in their order, whether there are any rows or not."""
-        from gpuyard.wire.described import form  # noqa: PLC0415 (only some forms of output ask for them)
+        from gpuyard.wire.reply_schemas import find_form  # noqa: PLC0415 (only some forms of output ask for them)
 
-        (row,) = get_args(get_type_hints(form(self.endpoint))[self.rows])
+        (row,) = get_args(get_type_hints(find_form(self.endpoint))[self.rows])
         if get_origin(row) is dict:
             # Rows whose names are those of another format: the reply has them.
             return tuple(reply["columns"])

@@ -7,7 +7,7 @@ baseline, less what it had.
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from gpuyard.quantities import digits, usd
+from gpuyard.quantities import count_digits, usd_text
 from gpuyard.reports.report import Flag, Report
 from gpuyard.reports.table import Row, Table
 from gpuyard.tables import Column
@@ -72,10 +72,10 @@ class _Month:
     """What a month came to. Time is in parts times milliseconds, money in micro-dollars."""
 
     def __init__(self, readings: "Readings", sight: "Sight", first: int, after: int) -> None:
-        from gpuyard.control.views.accounts import accounts  # noqa: PLC0415
+        from gpuyard.control.views.accounts import read_accounts  # noqa: PLC0415
         from gpuyard.ledger.units import CATEGORIES  # noqa: PLC0415
 
-        books = accounts(readings.store, first, after, readings.now_ms)
+        books = read_accounts(readings.store, first, after, readings.now_ms)
         if not sight.whole:
             seen = {name for name, owner in books.owners.items() if owner.tenant and sight.sees(owner.tenant)}
             books = books._replace(entries=[entry for entry in books.entries if entry.owner in seen])
@@ -175,10 +175,10 @@ def _saved(row: Row) -> str:
 
 def _columns(rows: Sequence[Row]) -> list[Column]:
     amounts = ("baseline_micro_usd", "micro_usd", "saved_micro_usd")
-    places = digits([row[name] for row in rows for name in amounts])
+    places = count_digits([row[name] for row in rows for name in amounts])
 
     def money(name: str) -> Callable[[Row], str]:
-        return lambda row: "-" if row[name] is None else usd(row[name], places)
+        return lambda row: "-" if row[name] is None else usd_text(row[name], places)
 
     return [
         Column("WHAT", lambda row: row["what"]),

@@ -14,7 +14,7 @@ from gpuyard.wire.endpoints import Action, Endpoint, query
 if TYPE_CHECKING:
     from gpuyard.control.access.rights import Sight
     from gpuyard.control.readings import Readings
-    from gpuyard.control.views.held import Hour
+    from gpuyard.control.views.held_time import Hour
 
 DAYS_MAX = 400
 
@@ -81,7 +81,7 @@ USAGE = Endpoint(
 
 def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
     """The summed attempts of the tenants that you see; everybody sees what clusters had."""
-    from gpuyard.control.views.held import CORES, GPUS, held  # noqa: PLC0415
+    from gpuyard.control.views.held_time import CORES, GPUS, read_held  # noqa: PLC0415
     from gpuyard.errors import BadInput  # noqa: PLC0415
     from gpuyard.model.units import DAY_MS, SECOND_MS  # noqa: PLC0415
 
@@ -92,7 +92,7 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
         raise BadInput("the first moment is not before the last one", "Give a start before the end.")
     if (until_s - from_s) * SECOND_MS > DAYS_MAX * DAY_MS:
         raise BadInput(f"these are more than {DAYS_MAX} days", "Ask for a year at a time.")
-    found = held(readings.store, readings.model, from_s, until_s, now_s)
+    found = read_held(readings.store, readings.model, from_s, until_s, now_s)
     sums: dict[tuple[str, str, str, int, int], list[int]] = {}
     for run in found.runs:
         if sight.sees(run.tenant):

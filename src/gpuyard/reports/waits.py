@@ -68,8 +68,8 @@ WAITS = Endpoint(
 
 def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
     """What the tenants that you see waited for, sorted by name."""
-    from gpuyard.control.views.waited import waited  # noqa: PLC0415
-    from gpuyard.errors import BadInput, listed, or_meant, quoted  # noqa: PLC0415
+    from gpuyard.control.views.past_waits import read_waited  # noqa: PLC0415
+    from gpuyard.errors import BadInput, names_text, quote, suggest_end  # noqa: PLC0415
     from gpuyard.ledger.units import day_text, month_of  # noqa: PLC0415
     from gpuyard.model.units import DAY_MS, HOUR_MS, MILLI  # noqa: PLC0415
     from gpuyard.reports.money.days import read_days  # noqa: PLC0415
@@ -87,13 +87,13 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
     for name in by:
         if name not in dimensions:
             raise BadInput(
-                f"{quoted(name)} is not a dimension of waiting{or_meant(name, dimensions)}",
-                f"Take some of {listed(dimensions)}.",
+                f"{quote(name)} is not a dimension of waiting{suggest_end(name, dimensions)}",
+                f"Take some of {names_text(dimensions)}.",
             )
     from_day, to_day = read_days(values["from"], values["to"], readings.now_ms // DAY_MS, back=6)
     of = [dimensions[name] for name in by]
     sums: dict[tuple[str, ...], list[int]] = {}
-    for line in waited(readings.store, 24 * from_day, 24 * (to_day + 1)):
+    for line in read_waited(readings.store, 24 * from_day, 24 * (to_day + 1)):
         if sight.whole or sight.sees(line.tenant):
             total = sums.setdefault(tuple([each(line) for each in of]), [0, 0])
             total[0] += line.gpu_ms

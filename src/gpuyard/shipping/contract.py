@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from gpuyard.shipping.lines import Line
+from gpuyard.shipping.lines import LogLine
 
 LOKI, ELASTICSEARCH, OTLP, SYSLOG = "loki", "elasticsearch", "otlp", "syslog"
 LINE_BYTES = {LOKI: 65_536, ELASTICSEARCH: 65_536, OTLP: 65_536, SYSLOG: 1024}
@@ -82,7 +82,7 @@ class Sends(Protocol):
         ...
 
 
-def said(error: Exception) -> str:
+def failure_text(error: Exception) -> str:
     """An error in words; some have none."""
     return str(error) or type(error).__name__
 
@@ -94,7 +94,7 @@ class Refused(Exception):
 class Sink(Protocol):
     """One receiver. A sink belongs to one thread."""
 
-    def send(self, lines: Sequence[Line]) -> int:
+    def send(self, lines: Sequence[LogLine]) -> int:
         """Have lines taken, in this order; how many of them were refused one by one.
 
         Raises `Away` or `Refused`. When this returns, the receiver has the others.

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 
 from gpuyard.shipping.contract import Away, SinkSpec
 from gpuyard.shipping.http import Poster
-from gpuyard.shipping.lines import Line
+from gpuyard.shipping.lines import LogLine
 
 _THERE_ALREADY = 409
 _BUSY = 429
@@ -27,7 +27,7 @@ class Elasticsearch:
         self._url = spec.url
         self._poster = Poster(spec, f"{base}/{quote(spec.index, safe='')}/_bulk", headers)
 
-    def send(self, lines: Sequence[Line]) -> int:
+    def send(self, lines: Sequence[LogLine]) -> int:
         """Send a batch, and look at the answer to each line."""
         return refused(self._poster.post(body(lines)), len(lines), self._url)
 
@@ -36,12 +36,12 @@ class Elasticsearch:
         self._poster.close()
 
 
-def body(lines: Sequence[Line]) -> bytes:
+def body(lines: Sequence[LogLine]) -> bytes:
     """A batch as `_bulk` reads it: an action and a document for each line."""
     return b"".join([_pair(line) for line in lines])
 
 
-def _pair(line: Line) -> bytes:
+def _pair(line: LogLine) -> bytes:
     fields = line.fields()
     at = datetime.fromtimestamp(line.at_ns / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     document = {

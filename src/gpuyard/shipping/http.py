@@ -9,8 +9,8 @@ from email.utils import parsedate_to_datetime
 from time import time
 from urllib.parse import urlsplit
 
-from gpuyard.errors import words_of
-from gpuyard.shipping.contract import Away, Refused, SinkSpec, said
+from gpuyard.errors import error_text
+from gpuyard.shipping.contract import Away, Refused, SinkSpec, failure_text
 
 TIMEOUT_S = 10.0
 RETRY_S_MAX = 600.0
@@ -41,7 +41,7 @@ class Poster:
             content = answer.read(most)
         except (OSError, http.client.HTTPException, ValueError) as error:
             self.close()
-            raise Away(f"{self._spec.url} does not answer: {said(error)}") from error
+            raise Away(f"{self._spec.url} does not answer: {failure_text(error)}") from error
         if answer.will_close or not answer.isclosed():
             self.close()
         if answer.status < 300:
@@ -100,7 +100,7 @@ def secret(path: str) -> str:
         with open(path, encoding="utf-8") as file:
             mode, text = os.fstat(file.fileno()).st_mode, file.read(65_536).strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise Away(f"{path}, which holds a credential, cannot be read: {words_of(error, path)}") from error
+        raise Away(f"{path}, which holds a credential, cannot be read: {error_text(error, path)}") from error
     if mode & 0o007:
         raise Away(f"{path}, which holds a credential, can be read by every user: `chmod o= {path}`")
     if not text or not text.isprintable():

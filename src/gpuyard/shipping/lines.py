@@ -15,7 +15,7 @@ _ESCAPES = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LogLine:
     """One line of what an attempt wrote, ready to be sent."""
 
     key: str

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from gpuyard.shipping.contract import SinkSpec
 from gpuyard.shipping.http import Poster
-from gpuyard.shipping.lines import Line
+from gpuyard.shipping.lines import LogLine
 
 PATH = "/loki/api/v1/push"
 LABELS = ("yard", "cluster", "tenant", "stream")
@@ -26,7 +26,7 @@ class Loki:
         self._json = spec.json_lines
         self._poster = Poster(spec, urlsplit(spec.url).path.rstrip("/") + PATH, headers)
 
-    def send(self, lines: Sequence[Line]) -> int:
+    def send(self, lines: Sequence[LogLine]) -> int:
         """Push a batch."""
         self._poster.post(body(lines, json_lines=self._json))
         return 0
@@ -36,7 +36,7 @@ class Loki:
         self._poster.close()
 
 
-def body(lines: Sequence[Line], *, json_lines: bool) -> bytes:
+def body(lines: Sequence[LogLine], *, json_lines: bool) -> bytes:
     """A batch as Loki reads it."""
     streams: dict[tuple[tuple[str, str], ...], tuple[dict[str, str], list[list[object]]]] = {}
     for line in lines:

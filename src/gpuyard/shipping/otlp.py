@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from gpuyard import __version__
 from gpuyard.shipping.contract import Away, SinkSpec
 from gpuyard.shipping.http import Poster
-from gpuyard.shipping.lines import Line
+from gpuyard.shipping.lines import LogLine
 
 PATH = "/v1/logs"
 RESOURCE = ("yard", "cluster", "node")
@@ -28,7 +28,7 @@ class Otlp:
         self._url = spec.url
         self._poster = Poster(spec, path if path.endswith(PATH) else path + PATH, headers)
 
-    def send(self, lines: Sequence[Line]) -> int:
+    def send(self, lines: Sequence[LogLine]) -> int:
         """Export a batch."""
         answer = self._poster.post(body(lines))
         try:
@@ -41,15 +41,15 @@ class Otlp:
         self._poster.close()
 
 
-def body(lines: Sequence[Line]) -> bytes:
+def body(lines: Sequence[LogLine]) -> bytes:
     """A batch as an `ExportLogsServiceRequest`."""
-    by_resource: dict[tuple[str, ...], list[Line]] = {}
+    by_resource: dict[tuple[str, ...], list[LogLine]] = {}
     for line in lines:
         by_resource.setdefault(tuple([line.labels.get(name, "") for name in RESOURCE]), []).append(line)
     return b"".join([_message(1, _resource_logs(each)) for each in by_resource.values()])
 
 
-def _resource_logs(lines: Sequence[Line]) -> bytes:
+def _resource_logs(lines: Sequence[LogLine]) -> bytes:
     labels = lines[0].labels
     about = {"service.name": "gpuyard"} | {
         f"gpuyard.{name}": labels[name] for name in RESOURCE if labels.get(name)
@@ -61,7 +61,7 @@ def _resource_logs(lines: Sequence[Line]) -> bytes:
     return _message(1, _attributes(1, about)) + _message(2, _message(1, scope) + records)
 
 
-def _record(line: Line) -> bytes:
+def _record(line: LogLine) -> bytes:
     about = {
         (
             "log.record.uid" if name == "id" else "log.iostream" if name == "stream" else f"gpuyard.{name}"

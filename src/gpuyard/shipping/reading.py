@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from gpuyard.shipping.cursors import Stream
-from gpuyard.shipping.lines import CutLines, Line, Piece, cut
+from gpuyard.shipping.lines import CutLines, LogLine, Piece, cut
 
 BATCH_LINES = 2000
 BATCH_BYTES = 1 << 20
@@ -69,7 +69,7 @@ class Staged:
 class Batch:
     """Lines, and what they mean for the logs that they are from."""
 
-    lines: list[Line] = field(default_factory=list)
+    lines: list[LogLine] = field(default_factory=list)
     size: int = 0
     staged: dict[tuple[str, str], Staged] = field(default_factory=dict)
     left_out_bytes: int = 0
@@ -192,7 +192,7 @@ class Gatherer:
             # Loki takes two equal lines of one time for one line.
             self._last_ns = max(self._last_ns + 1, self._clock_ns())
             batch.lines.append(
-                Line(
+                LogLine(
                     stream.key, stream.stream, each.offset, each.text, stream.labels, each.part, each.last,
                     self._last_ns,
                 )

@@ -7,7 +7,7 @@ from gpuyard.shipping.otlp import Otlp
 from gpuyard.shipping.syslog import Syslog
 
 
-def sink_of(spec: SinkSpec) -> Sink:
+def make_sink(spec: SinkSpec) -> Sink:
     """The receiver that yard.yaml describes. Nothing is connected yet."""
     if spec.kind == LOKI:
         return Loki(spec)

@@ -18,8 +18,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
-from gpuyard.shipping.contract import Away, SinkSpec, said
-from gpuyard.shipping.lines import Line
+from gpuyard.shipping.contract import Away, SinkSpec, failure_text
+from gpuyard.shipping.lines import LogLine
 
 TIMEOUT_S = 10.0
 SETTLE_S = 0.3
@@ -47,7 +47,7 @@ class Syslog:
         self._socket: socket.socket | None = None
         self._sleep = sleep
 
-    def send(self, lines: Sequence[Line]) -> int:
+    def send(self, lines: Sequence[LogLine]) -> int:
         """Send a batch; returns when it counts as taken."""
         messages = [message(line, self._facility, self._host) for line in lines]
         try:
@@ -62,7 +62,7 @@ class Syslog:
                         self._sleep(_PACE_S)
         except OSError as error:
             self.close()
-            raise Away(f"{self._url} does not take lines: {said(error)}") from error
+            raise Away(f"{self._url} does not take lines: {failure_text(error)}") from error
         return 0
 
     def _connected(self) -> socket.socket:
@@ -128,7 +128,7 @@ def _check_open(sock: socket.socket) -> None:
         raise ConnectionResetError("the other side has closed the connection")
 
 
-def message(line: Line, facility: int, host: str) -> bytes:
+def message(line: LogLine, facility: int, host: str) -> bytes:
     """A line as RFC 5424 has it. Its text and all fields are JSON in one line, and only ASCII."""
     fields = {name: value for name, value in line.fields().items() if value}
     at = datetime.fromtimestamp(line.at_ns / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from gpuyard.model.units import MINUTE_MS
-from gpuyard.sim.forecast import quantile
+from gpuyard.sim.forecast import find_quantile
 
 ONE = 1000
 """A stretch of 1: estimates stand as they are."""
@@ -88,7 +88,7 @@ class Track:
                 scores.append(score)
         if len(scores) < SCORES_MIN:
             return first
-        found = quantile(sorted(scores), percent, len(scores))
+        found = find_quantile(sorted(scores), percent, len(scores))
         return first if found is None else max(LEAST[percent], min(found, STRETCH_MAX))
 
     def stretched(self, percent: int, wait_ms: int, now_ms: int) -> int:

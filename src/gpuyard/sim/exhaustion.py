@@ -31,7 +31,7 @@ def _rests(day: int) -> bool:
     return (day + _THURSDAY) % 7 >= 5
 
 
-def exhaustion(
+def estimate_exhaustion(
     daily: Sequence[tuple[int, int]], left: int, now_ms: int, until_ms: int, seed: int
 ) -> Exhaustion | None:
     """When `left` will be spent; `daily` are days (since 1970) and what was spent on each. None: nothing is known.

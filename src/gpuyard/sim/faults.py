@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from gpuyard.errors import BadInput, words_of
+from gpuyard.errors import BadInput, error_text
 from gpuyard.model.units import HOUR_MS, SECOND_MS
 
 _NAMED_MAX = 5
@@ -21,7 +21,7 @@ class NodeChange:
     why: str = ""
 
 
-def failures(
+def draw_failures(
     nodes: int, until_ms: int, *, mtbf_hours: float, repair_hours: float, seed: int
 ) -> list[NodeChange]:
     """Independent failures of each node, exponential in time, with a constant time to repair."""
@@ -41,7 +41,7 @@ def failures(
     return changes
 
 
-def spot_reclaims(path: Path, spot_nodes: list[int], until_ms: int) -> list[NodeChange]:
+def read_spot_reclaims(path: Path, spot_nodes: list[int], until_ms: int) -> list[NodeChange]:
     """Follow a recorded availability: `{"metadata": {"gap_seconds": n}, "data": [available, …]}`.
 
     With a count per tick, that many spot nodes are up; with 0 and 1, all or none. A trace shorter than the simulation
@@ -77,7 +77,7 @@ def _read(path: Path) -> tuple[int, list[int]]:
         bad = [i for i, v in enumerate(data) if not isinstance(v, int) or v < 0]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadInput(
-            f"{path}: not an availability trace ({words_of(error, path)})",
+            f"{path}: not an availability trace ({error_text(error, path)})",
             'expected {"metadata": {"gap_seconds": n}, "data": [0, 1, …]}',
         ) from error
     if bad or not data or not isinstance(gap_s, int | float) or gap_s <= 0:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from gpuyard.core import Policy, State
 from gpuyard.core.caches import Caches
-from gpuyard.garbage import uncollected
+from gpuyard.garbage import pause_collection
 from gpuyard.model import Ask, JobClass, JobSpec, Node, Settings, Whole
 from gpuyard.model.units import DAY_MS
 from gpuyard.sim.forward import Forward
@@ -31,10 +31,10 @@ class Runs(NamedTuple):
 
     def wait_ms(self, job_id: int, percent: int) -> int | None:
         """The wait that is enough in `percent` % of the runs; None: the job starts in fewer runs."""
-        return quantile(self.waits_ms[job_id], percent, self.runs)
+        return find_quantile(self.waits_ms[job_id], percent, self.runs)
 
 
-def quantile(values: Sequence[int], percent: int, count: int) -> int | None:
+def find_quantile(values: Sequence[int], percent: int, count: int) -> int | None:
     """The value that `percent` % of new ones would not exceed; of the `count` values the largest may be missing.
 
     The rank is out of one more than there are values: a new value is equally likely to fall into each gap.
@@ -137,7 +137,7 @@ def freeze(state: State) -> Image:
 
 def thaw(image: Image) -> State:
     """A new state, equal to the one that was frozen."""
-    with uncollected():
+    with pause_collection():
         unpickler = _Unpickler(io.BytesIO(image.state))
         unpickler.values = image.values
         state: State = unpickler.load()

@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from random import Random
 
 from gpuyard.core import Policy, State, apply, decide
-from gpuyard.core.explain.admission import never
+from gpuyard.core.explain.admission import impossible_reason
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.model import (
     AttemptEnded,
@@ -131,7 +131,7 @@ class Forward:
         known = self._served.get(id(spec))
         if known is None:
             # A past job may be one that the present yard could not serve, or depend on a job long gone.
-            known = self._served[id(spec)] = not spec.after and never(self.state, spec) is None
+            known = self._served[id(spec)] = not spec.after and impossible_reason(self.state, spec) is None
         return known
 
     def _foresee(self, record: JobRecord) -> None:

@@ -20,7 +20,7 @@ from gpuyard.model import Ask, JobSpec, Milli, Whole
 from gpuyard.model.units import DAY_MS, HOUR_MS, MILLI, MINUTE_MS
 from gpuyard.sim.trace import Trace
 from gpuyard.sim.traces.builder import Builder
-from gpuyard.sim.traces.options import gang
+from gpuyard.sim.traces.options import make_gang_ask
 
 # ----------------------------------------------------------------------
 # Random numbers
@@ -122,7 +122,7 @@ def poisson(
         trace.run_ms.append(run_ms)
         trace.limit_ms.append(int(run_ms * (1 + 2 * uniform())) + MINUTE_MS)
     trace.specs = [
-        JobSpec(tenants[owner][0], gang(sizes[size], gpus_per_node), klass=tenants[owner][1])
+        JobSpec(tenants[owner][0], make_gang_ask(sizes[size], gpus_per_node), klass=tenants[owner][1])
         for size, owner in known
     ]
     gap_ms = work_gpu_ms / (load * gpus * jobs)
@@ -267,7 +267,7 @@ def teams_week(seed: int) -> Trace:
 
 
 def _ask(milli: int) -> Ask:
-    return Ask(Milli(1, milli)) if milli < MILLI else gang(milli // MILLI, 8)
+    return Ask(Milli(1, milli)) if milli < MILLI else make_gang_ask(milli // MILLI, 8)
 
 
 def _milli(spec: JobSpec) -> int:

@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuyard.core import State, apply
-from gpuyard.core.explain.admission import never
+from gpuyard.core.explain.admission import impossible_reason
 from gpuyard.core.phrases import names_text
-from gpuyard.errors import counted
+from gpuyard.errors import count_text
 from gpuyard.model import ConfigSet, Market, Node, Pool, Settings
-from gpuyard.model.prices import held_on
+from gpuyard.model.prices import hold_prices
 from gpuyard.model.units import DAY_MS, MINUTE_MS
 from gpuyard.policies import registry
-from gpuyard.sim.preview_words import alone_text, sentence, span_text
-from gpuyard.sim.recorded import UNKNOWN, Recorded, recorded
+from gpuyard.sim.preview_words import alone_text, preview_text, span_text
+from gpuyard.sim.recorded_days import UNKNOWN, Recorded, make_recorded
 from gpuyard.sim.result import Result
 from gpuyard.sim.simulate import Lacks, Simulation
-from gpuyard.sim.summary import nearest_rank, whole
+from gpuyard.sim.summary import align_columns, find_nearest_rank
 
 FEW_JOBS = 50
 """With fewer jobs, chance says more than the policy."""
@@ -49,14 +49,14 @@ class PreviewRequest:
     """Whether more was recorded than can be simulated in a reasonable time."""
 
 
-def preview(asked: PreviewRequest, rows: Iterable[Sequence[Any]], progress: Progress) -> dict[str, Any]:
+def run_preview(asked: PreviewRequest, rows: Iterable[Sequence[Any]], progress: Progress) -> dict[str, Any]:
     """Simulate both sides and return the differences, as plain JSON data."""
     state = asked.state
     rows = list(rows)
     # Days before the yard existed must not count as idle days.
     born_ms = min([row[2] for row in rows] + [r.job.submitted_ms for r in state.jobs.values()], default=0)
     asked = replace(asked, from_ms=min(max(asked.from_ms, born_ms), asked.until_ms - 1))
-    history = recorded(rows, state, asked.from_ms, asked.until_ms)
+    history = make_recorded(rows, state, asked.from_ms, asked.until_ms)
     before_settings = state.settings
     pools, away = _fleet(state)
     lacks = dict(state.nodes.lacks)
@@ -64,7 +64,7 @@ def preview(asked: PreviewRequest, rows: Iterable[Sequence[Any]], progress: Prog
     # The copy of the yard is no longer needed; each simulation builds its own, with a clock that begins at 0.
     day = asked.until_ms // DAY_MS
     sides = [
-        _simulated(history, pools, held_on(settings, day), lacks, name, progress)
+        _simulated(history, pools, hold_prices(settings, day), lacks, name, progress)
         for name, settings in (("as it is", before_settings), ("as it would be", asked.settings))
     ]
     tenants = _tenants(history, sides, asked.changed)
@@ -84,7 +84,7 @@ def preview(asked: PreviewRequest, rows: Iterable[Sequence[Any]], progress: Prog
         "check": _check(history, sides[0], asked.since_ms - asked.from_ms),
         "cpu_s": round(sum(side.cpu_s for side in sides), 3),
     }
-    found["sentence"] = sentence(found)
+    found["sentence"] = preview_text(found)
     found["notes"] = _notes(asked, history, before_settings, found, away, doomed)
     return found
 
@@ -106,9 +106,9 @@ def _fleet(state: State) -> tuple[list[Pool], list[str]]:
 def _never(state: State, asked: PreviewRequest) -> list[str]:
     """Labels of waiting jobs that could start now or later, but never under the new settings."""
     waiting = [record for record in state.jobs.values() if record.phase is None]
-    could: list[Any] = [record for record in waiting if never(state, record.job.spec) is None]
+    could: list[Any] = [record for record in waiting if impossible_reason(state, record.job.spec) is None]
     apply(state, ConfigSet(state.now_ms, asked.settings))
-    return [record.job.label for record in could if never(state, record.job.spec) is not None]
+    return [record.job.label for record in could if impossible_reason(state, record.job.spec) is not None]
 
 
 def _simulated(
@@ -116,7 +116,7 @@ def _simulated(
 ) -> Result:
     policy = registry.build(settings.policy)
     simulation = Simulation(history.trace, pools, settings, policy, lacks=lacks)
-    return whole(simulation.run(lambda done, jobs: progress(name, done, jobs)))
+    return align_columns(simulation.run(lambda done, jobs: progress(name, done, jobs)))
 
 
 # -- figures ---------------------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ def _compared(
         "jobs": jobs,
         "compared": len(waits[0]),
         "wait_mean_ms": [sum(each) // len(each) if each else None for each in waits],
-        "wait_p95_ms": [nearest_rank(each, 95) if each else None for each in waits],
+        "wait_p95_ms": [find_nearest_rank(each, 95) if each else None for each in waits],
     }
 
 
@@ -222,7 +222,7 @@ def _notes(
         )
         notes.append(f"{jobs} could never start under it")
     if found["jobs"] < FEW_JOBS:
-        notes.append(f"it stands on {counted(found['jobs'], 'job')}: too few to say much")
+        notes.append(f"it stands on {count_text(found['jobs'], 'job')}: too few to say much")
     if asked.shortened:
         notes.append("more was recorded than is simulated: only the latest part of it counts")
     for key, text in _ENDS.items():
@@ -233,7 +233,7 @@ def _notes(
     if unknown:
         names = ", ".join(sorted(set(unknown))[:5])
         notes.append(
-            f"{counted(len(unknown), 'job')} of tenants that it does not have ({names}) "
+            f"{count_text(len(unknown), 'job')} of tenants that it does not have ({names}) "
             "count with weight 1; new ones would be refused"
         )
     if asked.since_ms > asked.from_ms:
@@ -248,7 +248,7 @@ def _notes(
     if check["jobs"]:
         real, simulated = check["really_mean_ms"], check["simulated_mean_ms"]
         text = (
-            f"check: {counted(check['jobs'], 'job')} really waited {alone_text(real)} on average, "
+            f"check: {count_text(check['jobs'], 'job')} really waited {alone_text(real)} on average, "
             f"{alone_text(simulated)} in the simulation"
         )
         low, high = sorted((real, simulated))

@@ -9,7 +9,7 @@ from gpuyard.quantities import percent_text
 TENANTS_SAID_MAX = 4
 
 
-def sentence(found: dict[str, Any]) -> str:
+def preview_text(found: dict[str, Any]) -> str:
     """The preview in one sentence."""
     days = f"over {span_text(found['until_ms'] - found['from_ms'])}"
     told = [row for row in found["tenants"] if None not in row["wait_mean_ms"]]

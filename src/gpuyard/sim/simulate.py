@@ -10,10 +10,10 @@ from operator import attrgetter
 from time import perf_counter_ns, process_time
 
 from gpuyard.core import Policy, State, apply, decide
-from gpuyard.core.explain.admission import never
+from gpuyard.core.explain.admission import impossible_reason
 from gpuyard.core.jobs.records import JobRecord, waited_ms
 from gpuyard.core.state.fold import complete, end, start, submit
-from gpuyard.garbage import uncollected
+from gpuyard.garbage import pause_collection
 from gpuyard.model import (
     AttemptStopping,
     Capability,
@@ -117,7 +117,7 @@ class Simulation:
         """Run to the end of the trace, or to Ctrl-C; the result has what was measured either way."""
         started = process_time()
         # The loop makes no reference cycles.
-        with uncollected():
+        with pause_collection():
             try:
                 self._loop(progress)
             except KeyboardInterrupt:
@@ -242,7 +242,7 @@ class Simulation:
         """The team under which a spec is measured, or -1 if it could never run."""
         asked = self.trace.specs[spec]
         team = -1
-        if never(self.state, asked) is None:
+        if impossible_reason(self.state, asked) is None:
             team = self._meter.team(self.state.take_in(asked)[3])
         self._team[spec] = team
         return team

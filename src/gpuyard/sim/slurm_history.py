@@ -13,7 +13,7 @@ from gpuyard.errors import BadInput
 from gpuyard.model import JobSpec
 from gpuyard.sim.trace import Trace
 from gpuyard.sim.traces.builder import Builder
-from gpuyard.sim.traces.cells import RowError, name, tenant
+from gpuyard.sim.traces.cells import RowError, name, parse_tenant
 from gpuyard.sim.traces.sacct import ask_of
 
 
@@ -35,7 +35,7 @@ class History:
     broken: list[str] = field(default_factory=list)
 
 
-def history(
+def make_history(
     rows: Sequence[JobRow],
     place: Callable[[JobRow], str],
     models: Mapping[str, str],
@@ -89,4 +89,4 @@ def _spec(
         raise RowError("shares GPUs (gres/shard, gres/mps), and how much of one is not told")
     asked = tuple(dict.fromkeys(models.get(model, model) for model in row.asked.models))
     klass = name(classes.get(row.qos, row.qos), "QOS")
-    return JobSpec(tenant(place(row), "Account/User"), ask_of(row.held, asked), klass=klass)
+    return JobSpec(parse_tenant(place(row), "Account/User"), ask_of(row.held, asked), klass=klass)

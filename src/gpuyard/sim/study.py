@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
 
-from gpuyard.core.explain.admission import never
+from gpuyard.core.explain.admission import impossible_reason
 from gpuyard.errors import BadInput
 from gpuyard.model import Ask, Market, Milli, PolicySpec, Pool, Reason, Settings, Whole
 from gpuyard.model.units import HOUR_MS, MILLI
 from gpuyard.policies import registry
-from gpuyard.sim.faults import NodeChange, failures, spot_reclaims
+from gpuyard.sim.faults import NodeChange, draw_failures, read_spot_reclaims
 from gpuyard.sim.result import Result
 from gpuyard.sim.simulate import NOTHING, Lacks, Progress, Simulation
 from gpuyard.sim.trace import Trace
@@ -100,14 +100,14 @@ def _first_rejection(simulation: Simulation) -> tuple[int, Reason] | None:
     judged: dict[int, Reason | None] = {}
     for row, spec in enumerate(simulation.trace.spec):
         if spec not in judged:
-            judged[spec] = never(simulation.state, simulation.trace.specs[spec])
+            judged[spec] = impossible_reason(simulation.state, simulation.trace.specs[spec])
         reason = judged[spec]
         if reason is not None:
             return row + 1, reason
     return None
 
 
-def first_jobs(trace: Trace, jobs: int) -> Trace:
+def cut_trace(trace: Trace, jobs: int) -> Trace:
     """The trace up to a number of jobs."""
     if len(trace) <= jobs:
         return trace
@@ -119,7 +119,7 @@ def first_jobs(trace: Trace, jobs: int) -> Trace:
 # Faults
 
 
-def node_changes(trace: Trace, pools: Sequence[Pool], faults: Faults, seed: int) -> list[NodeChange]:
+def plan_node_changes(trace: Trace, pools: Sequence[Pool], faults: Faults, seed: int) -> list[NodeChange]:
     """When which nodes go down and come back, from the first submission until all work could be done.
 
     After that nothing fails any more, so that every simulation ends, even if its jobs take longer than its nodes last.
@@ -130,7 +130,7 @@ def node_changes(trace: Trace, pools: Sequence[Pool], faults: Faults, seed: int)
     if faults.mtbf_hours is not None:
         _check_rate(faults, len(nodes), until_ms)
         causes.append(
-            failures(
+            draw_failures(
                 len(nodes),
                 until_ms,
                 mtbf_hours=faults.mtbf_hours,
@@ -145,7 +145,7 @@ def node_changes(trace: Trace, pools: Sequence[Pool], faults: Faults, seed: int)
                 "a spot trace needs spot nodes, and no pool has any",
                 "Set 'market: spot' on a pool of the configuration.",
             )
-        causes.append(spot_reclaims(faults.spot_trace, spot, until_ms))
+        causes.append(read_spot_reclaims(faults.spot_trace, spot, until_ms))
     return causes[0] if len(causes) == 1 else list(_merged(causes))
 
 

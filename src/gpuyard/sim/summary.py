@@ -24,7 +24,7 @@ RATIO_DIGITS = 6
 MEAN_DIGITS = 3
 
 
-def summaries_of(results: Sequence[Result]) -> list[dict[str, Any]]:
+def summarise_all(results: Sequence[Result]) -> list[dict[str, Any]]:
     """The figures of several policies on one trace, with utilisation over the same time for all of them.
 
     That is from the first submission until the first policy has finished its jobs. A policy that leaves a few long jobs
@@ -32,7 +32,7 @@ def summaries_of(results: Sequence[Result]) -> list[dict[str, Any]]:
     """
     if any([result.interrupted for result in results]):
         return [summarise(result) for result in results]
-    results = [whole(result) for result in results]
+    results = [align_columns(result) for result in results]
     windows = [_window_ms(result) for result in results]
     until_ms = min([end for start, end in windows if end > start], default=None)
     return [summarise(result, until_ms) for result in results]
@@ -50,7 +50,7 @@ def summarise(result: Result, until_ms: int | None = None) -> dict[str, Any]:
     - `tenants`: by path; `jobs`, `gpu_s` and `cost_usd` of jobs that ended; `share` and `entitled` as in
       `tenant_shares`.
     """
-    result = whole(result)
+    result = align_columns(result)
     count = len(result.tenants)
     waits = _by_tenant(result.tenant, result.wait_ms, count)
     jcts = _by_tenant(result.tenant, result.jct_ms, count)
@@ -64,7 +64,7 @@ def summarise(result: Result, until_ms: int | None = None) -> dict[str, Any]:
         "unfinished": result.unfinished,
         "jct_s": spread(_merged(jcts)),
         "wait_s": spread(_merged(waits)),
-        "slowdown": spread(sorted(slowdowns_milli(result))),
+        "slowdown": spread(sorted(compute_slowdowns_milli(result))),
         "makespan_s": (result.last_end_ms - result.first_submit_ms) / SECOND_MS if ended else None,
         "utilisation": utilisation(result, weights, until_ms),
         "window_s": (_until(result, until_ms) - result.first_submit_ms) / SECOND_MS,
@@ -80,7 +80,7 @@ def summarise(result: Result, until_ms: int | None = None) -> dict[str, Any]:
     }
 
 
-def whole(result: Result) -> Result:
+def align_columns(result: Result) -> Result:
     """The result with columns of equal length.
 
     Ctrl-C can stop a simulation between two columns of one row; the half row is left out. A result with equal columns
@@ -109,7 +109,7 @@ def whole(result: Result) -> Result:
     )
 
 
-def nearest_rank(ordered: Sequence[int], percent: int) -> int:
+def find_nearest_rank(ordered: Sequence[int], percent: int) -> int:
     """The smallest value that at least `percent` % of the sorted values do not exceed."""
     return ordered[(percent * len(ordered) + 99) // 100 - 1]
 
@@ -120,11 +120,11 @@ def spread(ordered_milli: Sequence[int]) -> dict[str, float | None]:
     if not ordered_milli:
         return dict.fromkeys(["mean", *names])
     mean = round(sum(ordered_milli) / (1000 * len(ordered_milli)), MEAN_DIGITS)
-    ranks = (nearest_rank(ordered_milli, percent) / 1000 for percent in PERCENTS)
+    ranks = (find_nearest_rank(ordered_milli, percent) / 1000 for percent in PERCENTS)
     return {"mean": mean, **dict(zip(names, ranks, strict=True))}
 
 
-def slowdowns_milli(result: Result) -> list[int]:
+def compute_slowdowns_milli(result: Result) -> list[int]:
     """Bounded slowdown of every ended job, in thousandths, in the order of the columns.
 
     Time from submission to end over run time, with run times under 10 s counted as 10 s, and never below 1.

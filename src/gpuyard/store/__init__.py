@@ -5,7 +5,7 @@
 
 from gpuyard.store.backend.base import Counters
 from gpuyard.store.backend.leader import Lease, LeaseHolder
-from gpuyard.store.backend.sqlite import allocate, part_of
+from gpuyard.store.backend.sqlite import allocate, measure_part
 from gpuyard.store.codec import CODEC, Codec
 from gpuyard.store.errors import (
     Conflict,
@@ -19,11 +19,11 @@ from gpuyard.store.errors import (
 )
 from gpuyard.store.log import Commit, Numbered
 from gpuyard.store.removals import Ended, Mark, OldRecipe, Removal
-from gpuyard.store.snapshots import Snapshot, packed
+from gpuyard.store.snapshots import Snapshot, pack_state
 from gpuyard.store.store import Store, open_store
 from gpuyard.store.submissions import Accepted, Idempotency, NamedBlobs, Submission
 from gpuyard.store.tables.bound import BoundTable
-from gpuyard.store.tables.configs import CONFIG_ROWS, ConfigVersion, VersionCause, text_hash
+from gpuyard.store.tables.configs import CONFIG_ROWS, ConfigVersion, VersionCause, hash_text
 from gpuyard.store.tables.following import Cursor
 from gpuyard.store.tables.history import HISTORY_ROWS, HistoryQuery, HistoryRow
 from gpuyard.store.tables.tokens import TokenRow
@@ -67,8 +67,8 @@ __all__ = [
     "TryRow",
     "VersionCause",
     "allocate",
+    "hash_text",
+    "measure_part",
     "open_store",
-    "packed",
-    "part_of",
-    "text_hash",
+    "pack_state",
 ]

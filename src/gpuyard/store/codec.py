@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 from pydantic_core import from_json
 
 from gpuyard.model import Event, Job, JobSpec, JobSubmitted, TasksSubmitted
-from gpuyard.model.serialise import Plain, from_plain, reader, to_plain
+from gpuyard.model.serialise import Plain, from_plain, make_reader, to_plain
 from gpuyard.store.errors import StoreDamaged, StoreError
 
 Upcaster = Callable[[Plain], Plain]
@@ -142,7 +142,7 @@ class Codec:
                 if row[1] in _SUBMISSIONS:
                     texts[at], specs[at] = self._without_spec(row[3])
             plains = from_json(f"[{','.join(texts)}]", allow_inf_nan=False)
-            readers = {kind: reader(kinds[kind]) for kind, _version in tags}
+            readers = {kind: make_reader(kinds[kind]) for kind, _version in tags}
             return [
                 readers[row[1]](plain)
                 if (spec := specs.get(at)) is None

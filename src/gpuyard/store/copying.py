@@ -17,10 +17,10 @@ from sqlalchemy import Connection, Table, delete, func, insert, select
 from gpuyard.errors import BadInput
 from gpuyard.store.backend.base import Backend
 from gpuyard.store.backend.leader import LeaseHolder
-from gpuyard.store.errors import StoreError, explained
-from gpuyard.store.migrate import yard_there
+from gpuyard.store.errors import StoreError, translate_errors
+from gpuyard.store.migrate import read_yard_name
 from gpuyard.store.schema import COUNTERS, META, METADATA
-from gpuyard.store.store import BUSY_S, backend_of
+from gpuyard.store.store import BUSY_S, choose_backend
 
 ROWS_AT_ONCE = 2_000
 PATIENCE_S = 600.0
@@ -48,11 +48,11 @@ def copy_store(
     """Copy all of a store. Calls `tell` with the number of rows of each table. Raises if anything is missing."""
     if "://" not in str(source) and not Path(source).is_file():
         raise BadInput(f"there is no store at {source}", "Name the file, such as yard.db in the data folder.")
-    there = backend_of(source, BUSY_S, PATIENCE_S)
+    there = choose_backend(source, BUSY_S, PATIENCE_S)
     try:
         with _snapshot(there) as reading:
-            there.yard = yard_there(reading, there.place)
-            here = backend_of(target, BUSY_S, PATIENCE_S)
+            there.yard = read_yard_name(reading, there.place)
+            here = choose_backend(target, BUSY_S, PATIENCE_S)
             try:
                 if here.place == there.place:
                     raise BadInput("source and target are one store", "Name an empty place as the target.")
@@ -74,7 +74,7 @@ def copy_store(
 @contextmanager
 def _snapshot(backend: Backend) -> Iterator[Connection]:
     """Reads that all see the same moment."""
-    with explained(backend.place), backend.reader.connect() as conn:
+    with translate_errors(backend.place), backend.reader.connect() as conn:
         if conn.dialect.name == "postgresql":
             # SQLite's transactions see one moment by themselves.
             conn.execution_options(isolation_level="REPEATABLE READ")

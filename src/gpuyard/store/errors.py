@@ -134,7 +134,7 @@ def explain(error: SQLAlchemyError, place: str) -> StoreError:
     return kind(f"{what} {place}: {' '.join(cause.split()) or type(error).__name__}", hint)
 
 
-def damaged(place: str, what: str) -> StoreDamaged:
+def damaged_error(place: str, what: str) -> StoreDamaged:
     """A store of which something is known to be wrong."""
     _kind, begins, hint = _DAMAGED
     return StoreDamaged(f"{begins} {place}: {what}", hint)
@@ -172,7 +172,7 @@ def _looked_at(kind: _Kind, place: str) -> _Kind:
 
 
 @contextmanager
-def explained(place: str) -> Iterator[None]:
+def translate_errors(place: str) -> Iterator[None]:
     """Errors of the database inside come out as ours; errors of the caller's own code as they are."""
     try:
         yield

@@ -20,7 +20,7 @@ from gpuyard.store.backend.base import Backend, Counters
 from gpuyard.store.codec import Codec, EncodedLine
 from gpuyard.store.errors import Fenced, StoreBusy, StoreDamaged
 from gpuyard.store.schema import EVENTS
-from gpuyard.store.submissions import Accepted, Submission, WriteBatch, blobs_ahead, wrong_name
+from gpuyard.store.submissions import Accepted, Submission, WriteBatch, blobs_ahead, find_wrong_name
 from gpuyard.store.tables.bound import Rows, put_rows
 from gpuyard.store.tables.tokens import TokenRow, put_tokens
 
@@ -111,7 +111,7 @@ class EventLog:
         the batch was written.
         """
         # What takes long with a large script comes before the log is locked.
-        misnamed = [wrong_name(item) for item in batch]
+        misnamed = [find_wrong_name(item) for item in batch]
         ahead = blobs_ahead(batch, misnamed, now_ms) if self._backend.idle_s else None
         until_s = time.monotonic() + self._backend.busy_s
         while True:

@@ -35,7 +35,7 @@ def steps() -> tuple[str, ...]:
     return tuple(name[1:5] for name in names if name.startswith("m0"))
 
 
-def yard_there(conn: Connection, place: str) -> str:
+def read_yard_name(conn: Connection, place: str) -> str:
     """The name of the yard that a store holds; raises unless its tables are those of this release. Changes nothing."""
     present = _present(conn)
     if present is None:

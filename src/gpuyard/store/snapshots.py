@@ -38,7 +38,7 @@ class Snapshot(NamedTuple):
     plain: Plain
 
 
-def packed(plain: Plain) -> bytes:
+def pack_state(plain: Plain) -> bytes:
     """A state as it is kept."""
     # Level 1 makes a tenth of the size in a tenth of the time that the best level needs.
     return zlib.compress(json.dumps(plain, separators=(",", ":")).encode(), 1)
@@ -52,7 +52,7 @@ class Snapshots:
 
     def save(self, seq: int, plain: Plain, now_ms: int, keep: int = 3) -> None:
         """Keep a state; only the newest `keep` and the anchors stay."""
-        self.put(seq, packed(plain), now_ms, keep)
+        self.put(seq, pack_state(plain), now_ms, keep)
 
     def put(self, seq: int, body: bytes, now_ms: int, keep: int = 3) -> None:
         """The same with a state that is packed already."""

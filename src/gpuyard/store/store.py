@@ -9,7 +9,7 @@ from sqlalchemy import bindparam, delete, select
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from gpuyard.extras import installing
+from gpuyard.extras import install_text
 from gpuyard.model import Event
 from gpuyard.store.backend.base import Backend, Counters
 from gpuyard.store.backend.leader import Lease, LeaseHolder
@@ -223,7 +223,7 @@ def open_store(
     machine. `examine_s`: look first whether its contents are what was written, for so long at most, and beside the
     work that comes after it; for a process that has the store alone.
     """
-    backend = backend_of(url_or_path, busy_s, lease_s, durable)
+    backend = choose_backend(url_or_path, busy_s, lease_s, durable)
     try:
         if examine_s is not None:
             backend.examine(examine_s)
@@ -234,7 +234,7 @@ def open_store(
     return Store(backend, codec)
 
 
-def backend_of(url_or_path: str | Path, busy_s: float, lease_s: float, durable: bool = True) -> Backend:
+def choose_backend(url_or_path: str | Path, busy_s: float, lease_s: float, durable: bool = True) -> Backend:
     """The database that a text names, not yet looked into."""
     text = str(url_or_path)
     if "://" not in text:
@@ -249,7 +249,7 @@ def backend_of(url_or_path: str | Path, busy_s: float, lease_s: float, durable: 
         except ModuleNotFoundError as error:
             raise StoreError(
                 f"a store on PostgreSQL needs the Python package {error.name}",
-                f"Install it with: {installing('postgresql')}",
+                f"Install it with: {install_text('postgresql')}",
             ) from error
     if url.get_backend_name() == "sqlite" and url.database:
         return SqliteBackend(Path(url.database), busy_s, durable)

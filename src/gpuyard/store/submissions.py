@@ -15,7 +15,7 @@ from sqlalchemy import Connection, delete, insert, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 
 from gpuyard.errors import YardError
-from gpuyard.garbage import bare
+from gpuyard.garbage import strip_traceback
 from gpuyard.model import Event, JobSubmitted, TasksSubmitted
 from gpuyard.model.serialise import Plain
 from gpuyard.store.backend.base import Counters
@@ -89,7 +89,7 @@ class Accepted:
     """The key was known: this is what was answered the first time, and nothing was written."""
 
 
-def wrong_name(item: Submission) -> str:
+def find_wrong_name(item: Submission) -> str:
     """The first of its blobs that is not what its hash says; empty: there is none."""
     if isinstance(item.blobs, NamedBlobs):
         return ""
@@ -182,7 +182,7 @@ class WriteBatch:
             return self._replay(item.idempotency) or self._accept(item, misnamed)
         except YardError as error:
             # Without where it was raised: those calls have the script, and a list with this error in it.
-            return bare(error)
+            return strip_traceback(error)
         except Exception as error:  # Whatever it is, it belongs to this item and to no other.
             return error
 

@@ -34,7 +34,7 @@ class Busy:
     measured: bool
 
 
-def divided(
+def divide_work(
     busy: int | None, present: Sequence[OnGpu], strangers: bool = False, mps: bool = False
 ) -> dict[str, Busy]:
     """How much of a GPU's work is whose. An attempt that nothing can be said of is left out.
@@ -75,7 +75,7 @@ ROUNDING_MOST = 50
 """How far, in parts of a thousand, whole percents of a long life may be off for a recent part of it."""
 
 
-def lately(history: Sequence[tuple[int, int]]) -> int | None:
+def recent_busy(history: Sequence[tuple[int, int]]) -> int | None:
     """How busy a process kept a GPU lately, in parts of a thousand, by accounts of its life; None: too early to say.
 
     The driver tells whole percents of the time since the process began, so two of them tell of the time between with
@@ -96,7 +96,7 @@ def lately(history: Sequence[tuple[int, int]]) -> int | None:
     return min(FULL, 10 * percent)
 
 
-def over_gpus(found: Sequence[Busy | None]) -> Busy | None:
+def average_gpus(found: Sequence[Busy | None]) -> Busy | None:
     """An attempt on several GPUs: their mean, measured only if all of them were; None: one of them is unknown."""
     known = [each for each in found if each is not None]
     if not known or len(known) < len(found):
@@ -106,7 +106,7 @@ def over_gpus(found: Sequence[Busy | None]) -> Busy | None:
     return Busy(mean, all([each.measured for each in known]))
 
 
-def attempt_of_group(path: str, groups: Mapping[str, str]) -> str:
+def find_attempt(path: str, groups: Mapping[str, str]) -> str:
     """The attempt in whose cgroup a process is; empty: in none. `groups` has the attempts by the paths of theirs."""
     while path and path != "/":
         if path in groups:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from gpuyard.telemetry.attribution import Busy, OnGpu, divided, over_gpus
+from gpuyard.telemetry.attribution import Busy, OnGpu, average_gpus, divide_work
 from gpuyard.telemetry.samples import KernelLine
 from gpuyard.telemetry.signals import NODE_SUBJECT, attempt_subject, gpu_subject
 from gpuyard.telemetry.sources import AttemptPlace, GpuLook, GpuSource, MachineSource
@@ -166,7 +166,7 @@ def _work(
         memory_mib += sum([each.memory_mib for each in mine])
         if mine:
             busy = look.values.get("busy")
-            work = divided(None if busy is None else round(busy), present, strangers, look.mps)
+            work = divide_work(None if busy is None else round(busy), present, strangers, look.mps)
             parts.append(work.get(place.key))
         elif slices:
             parts += [Busy((look.slices_busy or {})[uuid], measured=True) for uuid in sorted(slices)]
@@ -174,7 +174,7 @@ def _work(
             # It has the GPU and no process on it: none of the GPU's work is its own.
             parts.append(Busy(0, measured=True))
     told: dict[str, int | float | None] = {"gpu_memory": memory_mib} if known else {}
-    if (work_of_all := over_gpus(parts)) is not None:
+    if (work_of_all := average_gpus(parts)) is not None:
         told["gpu_busy" if work_of_all.measured else "gpu_busy_estimated"] = work_of_all.permille
     return told
 

@@ -28,18 +28,18 @@ Row = tuple[str, int | float]
 """Labels as they are written, with their braces, and a value."""
 
 
-def labels(**named: str) -> str:
+def labels_text(**named: str) -> str:
     """Labels in braces, in this order."""
     return "{" + ",".join([f'{name}="{_escaped(value)}"' for name, value in named.items()]) + "}"
 
 
-def family(name: str, kind: str, help: str, rows: Iterable[Row]) -> list[str]:
+def family_lines(name: str, kind: str, help: str, rows: Iterable[Row]) -> list[str]:
     """One metric with all its rows; without any, nothing."""
     lines = [f"{name}{labelled} {_number(value)}" for labelled, value in rows]
     return [f"# HELP {name} {help}", f"# TYPE {name} {kind}", *lines] if lines else []
 
 
-def written(lines: Iterable[str]) -> str:
+def exposition_text(lines: Iterable[str]) -> str:
     """The whole text."""
     return "\n".join(lines) + "\n"
 
@@ -100,7 +100,7 @@ class SignalLines:
             for key, rows in node.attempts.items():
                 # Rows of jobs come and go, and are not for everybody.
                 if (job := jobs.get(key)) is not None:
-                    labelled = labels(node=sample.node, job_id=job)
+                    labelled = labels_text(node=sample.node, job_id=job)
                     for signal, name, our_text in rows:
                         family = found.get(signal.prometheus) or found.setdefault(
                             signal.prometheus, _Family(signal)
@@ -172,7 +172,7 @@ class _NodeLines:
                     gpus[int(rest)] = None
                     labelled[subject] = _labels_of_gpu(node, rest, cards.get((node, int(rest))) or GpuCard())
                 else:
-                    labelled[subject] = labels(node=node), ""
+                    labelled[subject] = labels_text(node=node), ""
             of.setdefault(signal.prometheus, (signal, []))[1].append(name)
         self.card_keys = [(node, gpu) for gpu in gpus]
         self.cards = [cards.get(key) for key in self.card_keys]
@@ -241,7 +241,7 @@ def _taking(names: Sequence[str]) -> Callable[[Mapping[str, int]], tuple[int, ..
 
 def _labels_of_gpu(node: str, gpu: str, card: GpuCard) -> tuple[str, str]:
     """The labels of a GPU in our words and in DCGM's."""
-    dcgm = labels(
+    dcgm = labels_text(
         gpu=gpu,
         UUID=card.uuid,
         pci_bus_id=card.pci,
@@ -250,7 +250,7 @@ def _labels_of_gpu(node: str, gpu: str, card: GpuCard) -> tuple[str, str]:
         Hostname=node,
         DCGM_FI_DRIVER_VERSION=card.driver,
     )
-    return labels(node=node, gpu=gpu, uuid=card.uuid), dcgm
+    return labels_text(node=node, gpu=gpu, uuid=card.uuid), dcgm
 
 
 def _escaped(value: str) -> str:

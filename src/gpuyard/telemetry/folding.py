@@ -7,14 +7,14 @@ sum over any fold is the sum over the samples.
 
 from collections.abc import Callable, Iterable, Sequence
 
-from gpuyard.telemetry.packed import Column
+from gpuyard.telemetry.packed_chunks import Column
 from gpuyard.telemetry.signals import Fold
 
 Points = tuple[list[int], list[int | None]]
 """Times and values."""
 
 
-def rises(column: Column, before: int | None, fold: Fold) -> list[int | None]:
+def find_rises(column: Column, before: int | None, fold: Fold) -> list[int | None]:
     """A counter's values as what it rose up to each of them; `before` is its last value ahead of these."""
     last = before if before is not None else (0 if fold is Fold.LIFE else None)
     found: list[int | None] = []
@@ -31,7 +31,9 @@ def rises(column: Column, before: int | None, fold: Fold) -> list[int | None]:
     return found
 
 
-def folded(times_ms: Sequence[int], column: Column, step_ms: int, fold: Fold, from_ms: int = 0) -> Points:
+def fold_column(
+    times_ms: Sequence[int], column: Column, step_ms: int, fold: Fold, from_ms: int = 0
+) -> Points:
     """One value for each step that has any, at the step's beginning. Counters come in as rises."""
     steps: dict[int, list[int]] = {}
     for at_ms, value in zip(times_ms, column, strict=True):
@@ -63,17 +65,17 @@ _COMBINE: dict[Fold, Callable[[Sequence[int]], int]] = {
 }
 
 
-def thinned(points: Points, fold: Fold, most: int) -> tuple[Points, int]:
+def thin_points(points: Points, fold: Fold, most: int) -> tuple[Points, int]:
     """At most so many points over the same time, and the step between them; few enough points stay as they are."""
     times_ms, values = points
     if len(times_ms) <= most:
         return points, 0
     span_ms = times_ms[-1] - times_ms[0] + 1
     step_ms = -(-span_ms // most)
-    return folded(times_ms, values, step_ms, fold, times_ms[0]), step_ms
+    return fold_column(times_ms, values, step_ms, fold, times_ms[0]), step_ms
 
 
-def together(parts: Iterable[Points], step_ms: int, across: Fold) -> Points:
+def join_curves(parts: Iterable[Points], step_ms: int, across: Fold) -> Points:
     """Curves of one attempt on several nodes as one: their sum, or their mean, step by step."""
     steps: dict[int, list[int]] = {}
     for times_ms, values in parts:
@@ -84,7 +86,7 @@ def together(parts: Iterable[Points], step_ms: int, across: Fold) -> Points:
     return ordered, [_COMBINE[across](steps[at_ms]) for at_ms in ordered]
 
 
-def merged(
+def merge_chunk(
     old: tuple[Sequence[int], dict[str, list[int | None]]], news: Iterable[tuple[int, dict[str, int]]]
 ) -> tuple[list[int], dict[str, list[int | None]]]:
     """A chunk with samples added. What is there for a time stays: a sample that comes twice changes nothing."""

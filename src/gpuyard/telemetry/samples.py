@@ -54,7 +54,7 @@ class Sample:
     """How many values were left out, by cause."""
 
 
-def believed(node: str, at_ms: int, told: Mapping[str, Any], now_ms: int) -> Sample:
+def check_sample(node: str, at_ms: int, told: Mapping[str, Any], now_ms: int) -> Sample:
     """A sample with the values that can be. None as a value says that there is none, which is no fault."""
     faults: Counter[str] = Counter()
     values: dict[str, int] = {}

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from gpuyard.quantities import DAY_MS, HOUR_MS, MINUTE_MS
 from gpuyard.telemetry import folding
 from gpuyard.telemetry.folding import Points
-from gpuyard.telemetry.packed import Column, Damaged, pack, unpack
+from gpuyard.telemetry.packed_chunks import Column, Damaged, pack, unpack
 from gpuyard.telemetry.samples import KernelLine, Sample
 from gpuyard.telemetry.signals import Fold, Signal, attempt_subject, signal_of
 
@@ -287,7 +287,7 @@ class Series:
         for from_ms in sorted(chunks):
             old = self._chunk(RAW, node, from_ms)
             news = waiting.between(from_ms, from_ms + RAW.chunk_ms, None)
-            self._write(RAW, node, from_ms, folding.merged(old, news))
+            self._write(RAW, node, from_ms, folding.merge_chunk(old, news))
 
     def _stale(self, lower: Tier, upper: Tier, now_ms: int, most: int) -> list[tuple[str, int]]:
         """Chunks to be made: those below them have changed since, and their time is over."""
@@ -379,9 +379,9 @@ class Series:
         for name, signal in signals.items():
             column: list[int | None] = columns[name][begin:]
             if name in counters:
-                column = folding.rises(column, before.get(name), signal.fold)
+                column = folding.find_rises(column, before.get(name), signal.fold)
             if step_ms:
-                found[name] = (signal, folding.folded(times[begin:], column, step_ms, signal.fold))
+                found[name] = (signal, folding.fold_column(times[begin:], column, step_ms, signal.fold))
             else:
                 found[name] = (signal, (times[begin:], column))
         return found
@@ -396,7 +396,7 @@ class Series:
         chunks = [self._read(row[0], node, wanted) for row in rows]
         waiting = self._waiting.get(node) if tier is RAW else None
         if waiting is not None:
-            chunks.append(folding.merged(([], {}), waiting.between(first, to_ms, wanted)))
+            chunks.append(folding.merge_chunk(([], {}), waiting.between(first, to_ms, wanted)))
         return _joined(chunks, to_ms)
 
     def _before(
@@ -420,7 +420,7 @@ class Series:
                 break
             found |= _last_of(lacking, *self._chunk(RAW, node, from_ms, lacking.__contains__))
         if (waiting := self._waiting.get(node)) is not None:
-            unsaved = folding.merged(([], {}), waiting.between(0, first_ms, counters.__contains__))
+            unsaved = folding.merge_chunk(([], {}), waiting.between(0, first_ms, counters.__contains__))
             for name, last in _last_of(counters, *unsaved).items():
                 found[name] = max(last, found.get(name, last))
         return {name: value for name, (_at_ms, value) in found.items()}
@@ -456,7 +456,7 @@ class Series:
                 until = over
         found = {}
         for signal, times, column in joined.values():
-            (at, values), _step = folding.thinned(_without_holes(times, column), signal.fold, points)
+            (at, values), _step = folding.thin_points(_without_holes(times, column), signal.fold, points)
             found[signal.name] = Curve(signal, at, values)
         return found
 
@@ -512,8 +512,8 @@ class Series:
             parts = []
             for curves in each:
                 if (curve := curves.get(signal.name)) is not None:
-                    parts.append(folding.folded(curve.times_ms, curve.values, step_ms, signal.fold))
-            times, values = folding.together(parts, step_ms, signal.across)
+                    parts.append(folding.fold_column(curve.times_ms, curve.values, step_ms, signal.fold))
+            times, values = folding.join_curves(parts, step_ms, signal.across)
             # A point stands for the time before it: that of a step is its end, and the last step is not over.
             found[signal.name] = Curve(signal, [min(at_ms + step_ms, to_ms - 1) for at_ms in times], values)
         return found
@@ -604,7 +604,7 @@ def _joined(chunks: Sequence[Chunk], to_ms: int) -> Chunk:
                 )
                 for place, at_ms in enumerate(times)
             ]
-            whole = folding.merged(whole, rows)
+            whole = folding.merge_chunk(whole, rows)
         times, columns = whole
     else:
         times, columns = [], {}

@@ -205,7 +205,7 @@ def attempt_subject(key: str) -> str:
     return f"{Of.ATTEMPT.value}/{key}"
 
 
-def attempt_told(series: str) -> str:
+def parse_attempt(series: str) -> str:
     """The key of the attempt that a series is about; empty: it is about none."""
     kind, _, rest = series.partition("/")
     return rest.rpartition("/")[0] if kind == Of.ATTEMPT.value else ""

@@ -16,7 +16,7 @@ _ALONE_MS = 60_000
 """A lone point stands for so long at most, back to the beginning: so the first one of a job is its whole time."""
 
 
-def spans(
+def find_spans(
     times_ms: Sequence[int], values: Sequence[int | None], started_ms: int, *, counts: bool = False
 ) -> Spans:
     """The spans of a curve. The rise of a counter over a hole is in none of them."""
@@ -33,17 +33,17 @@ def spans(
     return found
 
 
-def seen_ms(found: Spans) -> int:
+def sum_seen_ms(found: Spans) -> int:
     """How much time they cover."""
     return sum([until - since for since, until, _value in found])
 
 
-def mean(found: Spans) -> float:
+def compute_mean(found: Spans) -> float:
     """Over the time that was looked at."""
-    total = seen_ms(found)
+    total = sum_seen_ms(found)
     return sum([(until - since) * value for since, until, value in found]) / total if total else 0.0
 
 
-def most(found: Spans) -> float:
+def find_largest(found: Spans) -> float:
     """The largest."""
     return max([value for _since, _until, value in found], default=0.0)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from json import loads
 
-from gpuyard.control.projections.following import Projection, Rows, facts
+from gpuyard.control.projections.following import Projection, Rows, expand_event
 from gpuyard.model import Ask, Event, GpuRequest, JobClass, Milli, Node, Quota, Tenant, Whole
 from gpuyard.model.serialise import Plain
 
@@ -57,7 +57,7 @@ def projected(projection: Projection, events: Iterable[Event]) -> dict[str, Plai
     """The rows that a projection makes of a log, by key."""
     rows = Rows()
     for seq, event in enumerate(events, start=1):
-        for fact in facts(event):
+        for fact in expand_event(event):
             projection.fold(rows, seq, fact)
     projection.flush(rows)
     return {key: loads(value) for key, value in sorted(rows.known.items()) if value is not None}

@@ -8,7 +8,7 @@ import shlex
 from typing import Any
 
 from gpuyard.config import Config
-from gpuyard.config.slurm.exporting_accounts import people
+from gpuyard.config.slurm.exporting_accounts import list_people
 from gpuyard.engines.slurm.words.forms import duration_text
 from gpuyard.model import CATALOGUE, Tenant
 from gpuyard.model.units import MILLI
@@ -17,7 +17,7 @@ from gpuyard.model.units import MILLI
 def said(config: Config, users: tuple[str, ...] = ()) -> dict[str, Any]:
     """The part of a configuration that Slurm has words for."""
     settings, policy = config.settings, config.settings.policy
-    known = people(config, users)
+    known = list_people(config, users)
     models = {node.gpu_model for pool in config.pools for node in pool.nodes if node.gpus}
     weights = {
         model: settings.share_weights.get(model, CATALOGUE[model].list_price_micro_usd_h // 1000)
@@ -176,12 +176,12 @@ def site_texts(files: dict[str, str], cluster: str) -> dict[str, str]:
 
 
 def _node_lines(line: str, homes: dict[str, str]) -> list[str]:
-    from gpuyard.engines.slurm.words.forms import hosts  # noqa: PLC0415
+    from gpuyard.engines.slurm.words.forms import parse_hosts  # noqa: PLC0415
 
     words = dict(word.split("=", 1) for word in line.split())
     features = words.get("Feature", "(null)")
     return [
         f"NodeName={name} CPUTot={words['CPUs']} RealMemory={words['RealMemory']} Gres={words.get('Gres', '(null)')} "
         f"AvailableFeatures={features} State=IDLE Partitions={homes[words['NodeName']]}"
-        for name in hosts(words["NodeName"])
+        for name in parse_hosts(words["NodeName"])
     ]

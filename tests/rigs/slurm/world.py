@@ -9,12 +9,12 @@ from gpuyard.control.replica.replica import Replica
 from gpuyard.engines.contract import NodeReport
 from gpuyard.engines.observer import ForeignJobs, OwnScheduler
 from gpuyard.engines.slurm.calls.commands import OutOfReach
-from gpuyard.engines.slurm.foreign import foreign_jobs, node_reports
+from gpuyard.engines.slurm.foreign import read_foreign_jobs, report_nodes
 from gpuyard.engines.slurm.observed import SLURM
 from gpuyard.engines.slurm.site.accounting import JobRow, Jobs
 from gpuyard.engines.slurm.site.gpu_types import GpuTypes
 from gpuyard.engines.slurm.site.site import SlurmSite, read
-from gpuyard.engines.slurm.words.forms import tres
+from gpuyard.engines.slurm.words.forms import parse_tres
 from gpuyard.model import ConfigSet, Settings, Tenant
 from gpuyard.policies.registry import PRESETS
 from gpuyard.store import open_store
@@ -63,8 +63,8 @@ def attempt(
         start_ms=at(start_s),
         end_ms=at(end_s),
         limit_ms=3_600_000,
-        held=tres(text),
-        asked=tres(text),
+        held=parse_tres(text),
+        asked=parse_tres(text),
         nodes=tuple(nodes) if start_s is not None else (),
         wckey=wckey,
     )
@@ -102,13 +102,13 @@ class World:
     def nodes(self) -> tuple[NodeReport, ...]:
         if self.nodes_told is not None:
             return self.nodes_told
-        return node_reports(self.site(), self.cluster, GpuTypes(self.gpu_types))
+        return report_nodes(self.site(), self.cluster, GpuTypes(self.gpu_types))
 
     def jobs(self) -> ForeignJobs:
-        return foreign_jobs(self.queue(), self.names)
+        return read_foreign_jobs(self.queue(), self.names)
 
     def ended(self, from_ms: int) -> ForeignJobs:
-        return foreign_jobs(self.history(from_ms), self.names)
+        return read_foreign_jobs(self.history(from_ms), self.names)
 
     def close(self) -> None:
         pass

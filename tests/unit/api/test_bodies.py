@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from gpuyard.api.messages import bodies
-from gpuyard.api.messages.bodies import KEYS_MAX, object_of
+from gpuyard.api.messages.bodies import KEYS_MAX, parse_object
 from gpuyard.api.messages.problems import Problem
-from gpuyard.api.messages.schemas import JobRequest, ManyRequest, checked
+from gpuyard.api.messages.schemas import JobRequest, ManyRequest, check_value
 
 MANY = {
     "keys": b"{" + b",".join([b'"k%d":0' % n for n in range(28_000)]) + b"}",
@@ -26,7 +26,7 @@ MANY = {
 def test_a_body_of_very_many_values_is_not_even_read(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies.json, "loads", _not_read)
     with pytest.raises(Problem, match="more than 12000 keys, or more than 60000 parts"):
-        object_of(body)
+        parse_object(body)
 
 
 def _not_read(*_args: Any, **_named: Any) -> None:
@@ -35,7 +35,7 @@ def _not_read(*_args: Any, **_named: Any) -> None:
 
 def test_objects_without_keys_count_too() -> None:
     with pytest.raises(Problem, match=f"more than {KEYS_MAX} keys"):
-        object_of(b'{"x":[' + b",".join([b"{}"] * 20_000) + b"]}")
+        parse_object(b'{"x":[' + b",".join([b"{}"] * 20_000) + b"]}")
 
 
 def test_what_a_request_has_use_for_is_read() -> None:
@@ -45,17 +45,17 @@ def test_what_a_request_has_use_for_is_read() -> None:
         "on_nodes": ["n"] * 10_000,
         "not_nodes": ["m"] * 10_000,
     }
-    assert 10_000 == len(checked(JobRequest, object_of(json.dumps(largest).encode())).env)
+    assert 10_000 == len(check_value(JobRequest, parse_object(json.dumps(largest).encode())).env)
     marks = "#!/bin/sh\n" + 100_000 * '{"[\\,":'
-    assert marks == checked(JobRequest, object_of(json.dumps({"script": marks}).encode())).script
+    assert marks == check_value(JobRequest, parse_object(json.dumps({"script": marks}).encode())).script
     ids = [f"{n}_0" for n in range(1, 20_001)]
-    assert ids == checked(ManyRequest, object_of(json.dumps({"ids": ids}).encode())).ids
+    assert ids == check_value(ManyRequest, parse_object(json.dumps({"ids": ids}).encode())).ids
 
 
 @pytest.mark.parametrize("field", [{"name": "\udcff"}, {"command": ["\udcff"]}])
 def test_a_byte_that_is_no_text_is_refused_in_our_words(field: dict[str, object]) -> None:
     with pytest.raises(Problem) as refused:
-        checked(JobRequest, field)
+        check_value(JobRequest, field)
     (error,) = refused.value.errors or []
     assert "it holds a byte that is not text in UTF-8" == error["detail"]
 
@@ -69,5 +69,5 @@ def test_a_refusal_takes_a_fraction_of_the_time_that_parsing_takes() -> None:
             work(MANY["keys"])
         return time.thread_time() - began_s
 
-    refused_s, parsed_s = [min([took_s(work) for _ in range(9)]) for work in (object_of, json.loads)]
+    refused_s, parsed_s = [min([took_s(work) for _ in range(9)]) for work in (parse_object, json.loads)]
     assert refused_s < parsed_s / 5

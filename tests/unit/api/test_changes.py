@@ -13,7 +13,7 @@ from gpuyard.api.connecting.mirror import Mirror
 from gpuyard.api.handlers.changes import Beat, _Changes
 from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import EVERYTHING, Sight
-from gpuyard.control.admission.wanted import new_job
+from gpuyard.control.admission.wanted import make_job
 from gpuyard.model import Verb
 from gpuyard.wire.endpoints import QUEUE_COLUMNS
 from harness.patience import patient
@@ -48,7 +48,7 @@ def seq_of(body: bytes) -> int:
 
 def submit(yard: Team, user: str, **fields: Any) -> int:
     person = Person(ADMIN.uid, ADMIN.gid, user, False, ADMIN.name, EVERYTHING)
-    new = new_job(
+    new = make_job(
         **{
             "command": ("true",),
             "gpus": 1,

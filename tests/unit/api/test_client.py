@@ -12,9 +12,9 @@ from starlette.datastructures import QueryParams
 
 from gpuyard.api.client import Client, NoServer, Refused
 from gpuyard.api.connecting.calling import OlderServer, _nobody, telling_older_servers
-from gpuyard.api.connecting.finding import address as address_of
-from gpuyard.api.handlers.reports import values_of
-from gpuyard.api.messages.fields import indices
+from gpuyard.api.connecting.finding import parse_address as address_of
+from gpuyard.api.handlers.reports import read_values
+from gpuyard.api.messages.fields import parse_indices
 from gpuyard.api.messages.problems import Problem
 from gpuyard.cli import run
 from gpuyard.cli.listings.tables import write_document
@@ -166,7 +166,7 @@ def test_what_is_no_address(text: str) -> None:
     [("0-3", (0, 1, 2, 3)), ("5", (5,)), ("3,1,2,1", (1, 2, 3)), ("0-10:5,7", (0, 5, 7, 10))],
 )
 def test_indices_of_an_array(text: str, found: tuple[int, ...]) -> None:
-    assert found == indices(text)
+    assert found == parse_indices(text)
 
 
 @pytest.mark.parametrize("token", ["a\nb", "a b", "日本"])
@@ -226,5 +226,5 @@ def test_yaml_is_written_of_what_a_server_said(
 @pytest.mark.parametrize("month", ["november", "2026-11-01"])
 def test_a_text_that_is_too_long_comes_back_with_what_to_write(month: str) -> None:
     with pytest.raises(Problem, match="may have at most 7") as refused:
-        values_of(STATEMENT, QueryParams({"month": month}))
+        read_values(STATEMENT, QueryParams({"month": month}))
     assert "The month: 2026-11." in refused.value.hint

@@ -19,7 +19,7 @@ from starlette.requests import Request
 
 from gpuyard.api.connecting.calling import Connection
 from gpuyard.api.edge.throttle import UNREAD_MAX, Throttle, TimeAccount
-from gpuyard.api.messages.bodies import bytes_of, told_when_gone
+from gpuyard.api.messages.bodies import read_bytes, told_when_gone
 from gpuyard.api.server import connections
 from gpuyard.api.server.connections import Acceptor, ConnectionCounts, PeerProtocol, look_after
 from harness.patience import Patience, patient, until
@@ -396,7 +396,7 @@ def test_a_client_that_goes_after_a_long_body_is_noticed_while_its_answer_is_mad
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         request = Request(scope, receive, send)
-        assert len(await bytes_of(request)) > 500_000
+        assert len(await read_bytes(request)) > 500_000
         async with told_when_gone(request, gone.set):
             asked.set()
             await asyncio.to_thread(gone.wait, 20)

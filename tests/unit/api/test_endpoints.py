@@ -15,7 +15,7 @@ from gpuyard.api.edge import routes
 from gpuyard.api.messages import schemas
 from gpuyard.api.messages.problems import Problem
 from gpuyard.reports.cost import COST
-from gpuyard.wire import described, endpoints
+from gpuyard.wire import endpoints, reply_schemas
 from gpuyard.wire.endpoints import ENDPOINTS, Endpoint
 
 
@@ -45,7 +45,7 @@ def test_a_method_of_the_client_has_the_type_of_the_reply_in_the_table() -> None
     assert len(said) > 30
 
     def expected(endpoint: Endpoint, key: str) -> str:
-        form = described.form(endpoint.reply)
+        form = reply_schemas.find_form(endpoint.reply)
         return endpoint.reply if not key else f"list[{get_type_hints(form)[key].__args__[0].__name__}]"
 
     assert [] == [name for name, returned, (endpoint, key) in said if returned != expected(endpoint, key)]
@@ -71,7 +71,7 @@ def test_the_client_gives_only_what_an_endpoint_takes() -> None:
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda each: f"{each.method} {each.path}")
 def test_an_endpoint_names_forms_that_there_are(endpoint: Endpoint) -> None:
     for name in (endpoint.reply, *endpoint.others.values()):
-        assert not name or described.schemas([described.form(name)])[name]["properties"]
+        assert not name or reply_schemas.make_schemas([reply_schemas.find_form(name)])[name]["properties"]
     assert not endpoint.body or issubclass(getattr(schemas, endpoint.body), schemas.BaseModel)
 
 
@@ -96,7 +96,7 @@ def test_the_client_waits_for_no_library_of_the_server() -> None:
         "pydantic",
         "fastapi",
         "gpuyard.model",
-        "gpuyard.wire.described",
+        "gpuyard.wire.reply_schemas",
         "gpuyard.wire.replies.jobs",
     }
     assert "gpuyard.wire.endpoints" in done

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.api.connecting.websocket import BINARY, CLOSE, TEXT, Unframer, framed
+from gpuyard.api.connecting.websocket import BINARY, CLOSE, TEXT, Unframer, make_frame
 from gpuyard.api.messages.frames import Asked, ClientMessages, Frame, Refusal
 from harness.patience import patient
 from rigs.teams import Team, team
@@ -157,13 +157,13 @@ def said(yard: Team, job: int, *frames: bytes) -> tuple[list[Any], int, str]:
 
 
 def masked(kind: int, content: bytes) -> bytes:
-    return framed(kind, content, mask=MASK)
+    return make_frame(kind, content, mask=MASK)
 
 
 @pytest.mark.parametrize(
     ("frames", "code", "detail"),
     [
-        ([framed(TEXT, b"{}")], 1002, "a client's frames have a mask, and a server's have none"),
+        ([make_frame(TEXT, b"{}")], 1002, "a client's frames have a mask, and a server's have none"),
         ([bytes((0x83, 0x80)) + MASK], 1002, "there is no such frame"),
         ([bytes((0x82, 0xFF)) + (1 << 40).to_bytes(8, "big")], 1009, "the message is longer than 1048576 bytes"),
         ([masked(TEXT, b"\xff")], 1007, "a message of text is not UTF-8"),

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.api.messages.problems import Problem, problem_of
+from gpuyard.api.messages.problems import Problem, find_problem
 from gpuyard.api.server import app
 from gpuyard.api.server.connections import ConnectionCounts, PeerProtocol
 from harness.patience import Patience, until
@@ -42,9 +42,9 @@ def test_a_refusal_leaves_nothing_for_the_collector(tmp_path: Path, monkeypatch:
 
     def noted(error: Exception) -> Problem | None:
         errors.append(weakref.ref(error))
-        return problem_of(error)
+        return find_problem(error)
 
-    monkeypatch.setattr(app, "problem_of", noted)
+    monkeypatch.setattr(app, "find_problem", noted)
     with team(tmp_path, f"{CONFIG}\nwaiting_per_user: 2\n") as yard:
         job = {"script": f"#!/bin/sh\n# {'x' * 100_000}\n", "hold": True}
         asked: list[tuple[str, str, Any, int]] = [

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from gpuyard.api.connecting.websocket import BINARY, framed
+from gpuyard.api.connecting.websocket import BINARY, make_frame
 from gpuyard.api.edge import upgrades
 from gpuyard.api.edge.upgrades import Link
 from harness.patience import patient
@@ -22,7 +22,7 @@ async def _served(leaves: bool) -> bool:
         link = Link(reader, writer, lambda message: message, upgrades.LinkLimits(stuck_s=0.05))
         with suppress(TimeoutError):
             while True:
-                await asyncio.to_thread(theirs.sendall, framed(BINARY, bytes(65536), mask=b"mask"))
+                await asyncio.to_thread(theirs.sendall, make_frame(BINARY, bytes(65536), mask=b"mask"))
         if leaves:
             theirs.close()
         try:

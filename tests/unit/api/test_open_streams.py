@@ -19,13 +19,13 @@ from gpuyard.api.client import StreamClosed
 from gpuyard.api.connecting.websocket import WebSocket
 from gpuyard.api.edge.open_streams import APART_S, QUIET_S, OpenStream, OpenStreams
 from gpuyard.api.edge.pulse import AsyncNotifier
-from gpuyard.cli.connection.visits import framed
+from gpuyard.cli.connection.visits import read_frame
 from gpuyard.control.access.people_in_force import LOOK_S
 from gpuyard.control.access.rights import Right, Role
 from gpuyard.control.access.tokens import TokenService, WantedToken
 from gpuyard.control.duties import people
 from gpuyard.control.duties.rounds import Duties
-from gpuyard.engines.node.kernel.processes import stat_of
+from gpuyard.engines.node.kernel.processes import read_stat
 from gpuyard.model.units import DAY_MS
 from gpuyard.wire.endpoints import ENDPOINTS
 from harness.patience import patient, until
@@ -234,7 +234,7 @@ def all_closed(places: Places, streams: dict[str, Stream], says: Callable[[str],
         assert says(stream.ended()["detail"]), (name, stream.reason)
     # What was begun in the job has ended too, and half a file is none.
     for pid in (pid_in(streams["shell"].shown), int(streams["command"].shown.split()[0])):
-        places.yard.until(lambda pid=pid: (stat := stat_of(pid)) is None or stat.state == "Z")
+        places.yard.until(lambda pid=pid: (stat := read_stat(pid)) is None or stat.state == "Z")
     assert not (places.folder / "half").exists()
     for job in (places.job, places.terminal):
         assert "RUNNING" == places.state(job)
@@ -309,7 +309,7 @@ def test_what_reads_nothing_of_its_input_ends_with_the_right_to_it(
 
     assert "the token was revoked" == stream.ended()["detail"]
     pid = pid_in(stream.shown)
-    yard.until(lambda: (stat := stat_of(pid)) is None or stat.state == "Z")
+    yard.until(lambda: (stat := read_stat(pid)) is None or stat.state == "Z")
 
 
 def test_what_is_open_ends_within_a_second_of_the_right_to_it() -> None:
@@ -375,7 +375,7 @@ def test_a_stream_goes_on_where_the_right_to_it_stays(places: Places) -> None:
 def test_the_client_says_why_and_ends_with_a_code_of_its_own() -> None:
     told = {"detail": "the token was revoked", "hint": "Log in again.", "closed": True}
     with pytest.raises(StreamClosed, match=r"^the yard closed this: the token was revoked$") as ended:
-        framed(json.dumps({"event": "error", "data": told}))
+        read_frame(json.dumps({"event": "error", "data": told}))
     assert (6, "Log in again.") == (ended.value.exit_code, ended.value.hint)
 
 

@@ -9,9 +9,9 @@ import pytest
 from gpuyard.api.messages.schemas import JobRequest
 from gpuyard.control.access.people import RunAs
 from gpuyard.control.admission.admit import Admitted
-from gpuyard.control.admission.entering import recipe_blob, spec_of
-from gpuyard.control.admission.wanted import new_job
-from gpuyard.control.views.again import request_of
+from gpuyard.control.admission.entering import make_recipe_blob, make_spec
+from gpuyard.control.admission.wanted import make_job
+from gpuyard.control.views.request_again import rebuild_request
 from gpuyard.wire.job_fields import JOB_FIELDS
 from rigs.teams import ADMIN, Team, team
 
@@ -98,19 +98,19 @@ def test_a_job_in_an_image_tells_its_request_too() -> None:
     new = JobRequest(**IN_AN_IMAGE).new_job()
     wanted = new.wanted
     ask = wanted.ask_for(wanted.gpu_request)
-    spec = spec_of(wanted, Admitted("research", "", ask, ""), ADMIN, ask, "", 0)
+    spec = make_spec(wanted, Admitted("research", "", ask, ""), ADMIN, ask, "", 0)
 
-    assert IN_AN_IMAGE == request_of(spec, 0, json.loads(recipe_blob(new, RunAs(0, 0, ""))))
+    assert IN_AN_IMAGE == rebuild_request(spec, 0, json.loads(make_recipe_blob(new, RunAs(0, 0, ""))))
 
 
 @pytest.mark.parametrize("text", ["", *map(chr, range(1, 256)), "\u2028", "\ud800", "\U0001f600", '\\"/'])
 def test_a_recipe_is_written_as_ever(text: str) -> None:
     """Its hash is its name: the same script of an earlier release is the same blob."""
     for new in (
-        new_job(script=f"#!/bin/sh\n{text}\n"),
-        new_job(command=(text,), script="#!", env={f"A{text}": "b", "B": text}),
+        make_job(script=f"#!/bin/sh\n{text}\n"),
+        make_job(command=(text,), script="#!", env={f"A{text}": "b", "B": text}),
     ):
-        written = recipe_blob(new, RunAs(1000, 1 << 40, "ann"))
+        written = make_recipe_blob(new, RunAs(1000, 1 << 40, "ann"))
         assert json.dumps(json.loads(written), separators=(",", ":")).encode() == written
         found = json.loads(written)
         assert (new.recipe.script, list(new.recipe.argv), new.recipe.env) == (

@@ -19,7 +19,7 @@ from gpuyard.api.edge.peers import OPEN_PATHS
 from gpuyard.api.edge.routes import ACTION
 from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import EVERYTHING
-from gpuyard.control.admission.wanted import new_job
+from gpuyard.control.admission.wanted import make_job
 from gpuyard.wire.endpoints import DESCRIPTION, Action
 from rigs.teams import ADMIN, CONFIG, ROLES, Answer, Team, team
 
@@ -226,7 +226,7 @@ def job(yard: Team, role: str, relation: str) -> int:
 
 def job_as_viewer(yard: Team, name: str) -> int:
     once = Person(ADMIN.uid, ADMIN.gid, name, False, ADMIN.name, EVERYTHING)
-    new = new_job(command=("true",), hold=True, name="old", tenant=f"research/{name}")
+    new = make_job(command=("true",), hold=True, name="old", tenant=f"research/{name}")
     return yard.yard.requests.submit(once, new).result(120).first_id
 
 

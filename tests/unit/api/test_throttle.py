@@ -19,11 +19,11 @@ from gpuyard.api.edge.throttle import (
     App,
     Throttle,
     TimeAccount,
-    at_leisure,
     charge,
-    in_one_thread,
-    in_thread,
-    rest,
+    run_at_leisure,
+    run_in_one_thread,
+    run_in_thread,
+    yield_to_others,
 )
 from gpuyard.control.reading.publisher import own_write_s
 
@@ -72,7 +72,7 @@ def test_a_list_knows_when_its_user_was_last_told_of_a_write() -> None:
             pass
 
         async def look(_scope: Any, _receive: Any, _send: Any) -> None:
-            seen.append(await in_thread(own_write_s.get))
+            seen.append(await run_in_thread(own_write_s.get))
 
         async def answer(_scope: Any, _receive: Any, send: Any) -> None:
             await send({})
@@ -162,7 +162,7 @@ def test_strangers_wait_whoever_asks_besides() -> None:
 
 def test_work_in_threads_and_jobs_to_be_written_count() -> None:
     async def threaded() -> None:
-        await in_thread(burn, 0.05)
+        await run_in_thread(burn, 0.05)
 
     async def written() -> None:
         charge(0.07)
@@ -201,12 +201,12 @@ def test_few_requests_are_under_way_at_once_until_they_are_answered() -> None:
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)
-        await in_thread(go_on.wait)
+        await run_in_thread(go_on.wait)
         under_way -= 1
 
     async def stream(_scope: Any, _receive: Any, send: Any) -> None:
         await send({"type": "http.response.start"})
-        await in_thread(go_on.wait)
+        await run_in_thread(go_on.wait)
 
     async def main() -> None:
         throttle = Throttle()
@@ -274,8 +274,8 @@ def test_a_long_answer_gives_way_while_others_ask() -> None:
 
         async def work() -> None:
             for _ in range(pieces):
-                await in_thread(burn, piece_s)
-                await rest()
+                await run_in_thread(burn, piece_s)
+                await yield_to_others()
             ended.append(time.monotonic())
 
         throttle.heard("ben")
@@ -298,7 +298,7 @@ def test_a_long_list_holds_up_nothing_else_of_its_user() -> None:
 
         async def work() -> None:
             for _ in range(pieces):
-                await at_leisure(burn, piece_s)
+                await run_at_leisure(burn, piece_s)
             ended.append(time.monotonic())
 
         throttle.heard("ben")
@@ -328,7 +328,7 @@ def test_one_thread_computes_for_a_user_while_others_ask(others: bool) -> None:
         throttle = Throttle()
 
         async def work() -> None:
-            await in_one_thread(compute)
+            await run_in_one_thread(compute)
 
         if others:
             throttle.heard("ben")

@@ -11,7 +11,7 @@ import pytest
 import uvloop
 
 from gpuyard.api.connecting import websocket
-from gpuyard.api.connecting.websocket import BINARY, CLOSE, NORMAL, PING, PONG, Unframer, framed
+from gpuyard.api.connecting.websocket import BINARY, CLOSE, NORMAL, PING, PONG, Unframer, make_frame
 from gpuyard.api.edge import upgrades
 from gpuyard.api.edge.throttle import Throttle
 from gpuyard.api.edge.upgrades import Link
@@ -31,7 +31,7 @@ STILL = 1000
 
 
 def masked(kind: int, content: bytes) -> bytes:
-    return framed(kind, content, mask=MASK)
+    return make_frame(kind, content, mask=MASK)
 
 
 @asynccontextmanager
@@ -112,7 +112,9 @@ def test_a_client_that_takes_all_at_last_is_sent_all_of_it() -> None:
             closing = asyncio.ensure_future(link.close())
             come = await all_of(ours)
             await asyncio.wait({sending, closing})
-            assert come == framed(BINARY, bytes(MUCH)) + framed(CLOSE, websocket.closing(NORMAL))
+            assert come == make_frame(BINARY, bytes(MUCH)) + make_frame(
+                CLOSE, websocket.closing_content(NORMAL)
+            )
 
     asyncio.run(main())
 
@@ -142,7 +144,7 @@ def test_many_small_frames_out_of_a_job_leave_turns_to_others() -> None:
         async with linked(stretch_s=0.0) as (link, _ours, _writer):
             keeper, held = socket.socketpair()
             with keeper:
-                keeper.sendall(frames.frame(frames.DATA, b".") * count)
+                keeper.sendall(frames.make_frame(frames.DATA, b".") * count)
             job, nobody = KeeperLink(held), cast(Any, None)
             forward = Asked(do="forward", port=1)
             quiet = steered(link, send=sent)

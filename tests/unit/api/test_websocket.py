@@ -12,13 +12,13 @@ from gpuyard.api.connecting.websocket import (
     TOO_LONG,
     BadFrame,
     Unframer,
-    accepted,
-    framed,
+    answer_key,
+    make_frame,
 )
 
 
 def test_the_answer_to_a_key_is_that_of_the_standard() -> None:
-    assert "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" == accepted("dGhlIHNhbXBsZSBub25jZQ==")
+    assert "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" == answer_key("dGhlIHNhbXBsZSBub25jZQ==")
 
 
 @pytest.mark.parametrize("mask", [b"", b"\x01\x80\xff\x00"])
@@ -30,7 +30,7 @@ def test_messages_of_all_sizes_arrive_in_any_pieces(mask: bytes) -> None:
         (BINARY, b"x" * 126),
         (CLOSE, b""),
     ]
-    sent = b"".join([framed(kind, content, mask=mask) for kind, content in messages])
+    sent = b"".join([make_frame(kind, content, mask=mask) for kind, content in messages])
     for size in (1, 7, len(sent)):
         unframer = Unframer(masked=bool(mask))
         found = [each for at in range(0, len(sent), size) for each in unframer.take(sent[at : at + size])]
@@ -38,20 +38,20 @@ def test_messages_of_all_sizes_arrive_in_any_pieces(mask: bytes) -> None:
 
 
 def test_a_message_in_parts_is_one_with_a_control_frame_in_between() -> None:
-    parts = bytes((TEXT, 2)) + b"ab" + framed(PING, b"") + bytes((0x80, 1)) + b"c"
+    parts = bytes((TEXT, 2)) + b"ab" + make_frame(PING, b"") + bytes((0x80, 1)) + b"c"
     assert [(PING, b""), (TEXT, b"abc")] == list(Unframer(masked=False).take(parts))
 
 
 @pytest.mark.parametrize(
     ("masked", "sent"),
     [
-        (True, framed(BINARY, b"x")),
-        (False, framed(BINARY, b"x", mask=b"1234")),
+        (True, make_frame(BINARY, b"x")),
+        (False, make_frame(BINARY, b"x", mask=b"1234")),
         (False, bytes((0xC2, 0))),
         (False, bytes((0x83, 0))),
         (False, bytes((0x82, 127)) + (MESSAGE_BYTES_MAX + 1).to_bytes(8, "big")),
         (False, bytes((0x80, 0))),
-        (False, bytes((BINARY, 0)) + framed(BINARY, b"")),
+        (False, bytes((BINARY, 0)) + make_frame(BINARY, b"")),
         (False, bytes((PING, 0))),
     ],
     ids=["no mask", "a server's mask", "extension", "unknown", "too long", "no beginning", "two at once", "ping parts"],

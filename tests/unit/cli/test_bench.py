@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.cli.commands.bench.bench_yard import bench_yard
-from gpuyard.sim.study import first_jobs
+from gpuyard.sim.study import cut_trace
 from gpuyard.sim.traces import load
 
 from .conftest import Yard
@@ -104,7 +104,7 @@ def test_people_get_a_table(yard: Yard) -> None:
 
 def test_the_first_jobs_of_a_trace_are_a_trace() -> None:
     trace = bench_yard(64, "fifo").trace(50, 0.9, 0)
-    few = first_jobs(trace, 10)
+    few = cut_trace(trace, 10)
     assert (10, 10, 10) == (len(few), len(few.run_ms), len(few.deadline_ms))
     assert few.job(9) == trace.job(9)
-    assert first_jobs(trace, 100) is trace
+    assert cut_trace(trace, 100) is trace

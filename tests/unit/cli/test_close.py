@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.cli.terminal.streams import confirmed
+from gpuyard.cli.terminal.streams import confirm
 from gpuyard.wire.endpoints import CLOSE_MONTH
 
 from .conftest import Yard
@@ -66,7 +66,7 @@ def test_after_ctrl_c_at_the_question_the_shell_begins_a_line_of_its_own(
 
     monkeypatch.setattr("sys.stdin", SimpleNamespace(readline=interrupt))
     with pytest.raises(KeyboardInterrupt):
-        confirmed("Go on?")
+        confirm("Go on?")
     assert "Go on? [y/N]: \n" == capsys.readouterr().err
 
 

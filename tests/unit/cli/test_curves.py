@@ -6,8 +6,8 @@ import pytest
 
 from gpuyard.api.connecting.calling import Refused
 from gpuyard.cli.commands.jobs import show
-from gpuyard.cli.terminal.curves import _cores, columns, drawn, pictures
-from gpuyard.telemetry.spans import Spans, mean, spans
+from gpuyard.cli.terminal.curves import _cores, columns, draw_curves, drawn
+from gpuyard.telemetry.spans import Spans, compute_mean, find_spans
 
 BEGIN = 1_700_000_000_000
 S = 1000
@@ -28,7 +28,7 @@ def curve(signal: str, points: dict[int, int], full: int | None = None, **more: 
 
 
 def parts(each: dict[str, Any], started_ms: int) -> Spans:
-    return spans(each["times_ms"], each["values"], started_ms, counts=each["counts"])
+    return find_spans(each["times_ms"], each["values"], started_ms, counts=each["counts"])
 
 
 def told(*curves: dict[str, Any], ended_s: int = 100) -> dict[str, Any]:
@@ -48,12 +48,12 @@ def test_a_counter_is_drawn_for_each_second_and_not_over_a_hole() -> None:
 
     found = columns(parts(cpu, BEGIN), BEGIN, BEGIN + 100 * S, 10)
     assert [2000, 1000, 0, None, None, None, None, None, 500, None] == found
-    assert 875 == mean(parts(cpu, BEGIN))
+    assert 875 == compute_mean(parts(cpu, BEGIN))
 
 
 def test_an_estimate_is_marked_in_its_name_its_figures_and_its_picture() -> None:
     half = dict.fromkeys(range(10, 101, 10), 500)
-    lines = pictures(
+    lines = draw_curves(
         told(curve("gpu_busy_estimated", half, 1000, estimated=True), curve("gpu_busy", half, 1000)), 80, 0
     )
 
@@ -69,7 +69,7 @@ def test_an_estimate_is_marked_in_its_name_its_figures_and_its_picture() -> None
 @pytest.mark.parametrize("width", [80, 120, 200])
 def test_a_picture_is_as_wide_as_the_terminal_and_has_one_axis(width: int) -> None:
     points = dict.fromkeys(range(10, 101, 10), 400)
-    lines = pictures(told(curve("gpu_busy", points, 1000), curve("memory", points, 800)), width, 0)
+    lines = draw_curves(told(curve("gpu_busy", points, 1000), curve("memory", points, 800)), width, 0)
 
     assert width - 8 <= max(map(len, lines)) <= width
     bars = {tuple(place for place, char in enumerate(line) if char in "│└┘") for line in lines[:-1]}
@@ -78,22 +78,22 @@ def test_a_picture_is_as_wide_as_the_terminal_and_has_one_axis(width: int) -> No
 
 
 def test_without_a_terminal_there_are_figures_alone() -> None:
-    lines = pictures(told(curve("gpu_memory", {10: 1024, 20: 3072}, 40_960)), 0, 0)
+    lines = draw_curves(told(curve("gpu_memory", {10: 1024, 20: 3072}, 40_960)), 0, 0)
 
     assert ["GPU memory  mean 2 GiB, peak 3 GiB, of 40 GiB"] == lines
-    lines = pictures(told(curve("gpu_memory", {10: 1024, 20: 3072}, None)), 0, 0)
+    lines = draw_curves(told(curve("gpu_memory", {10: 1024, 20: 3072}, None)), 0, 0)
     assert ["GPU memory  mean 2 GiB, peak 3 GiB"] == lines, "nobody knows of how much"
 
 
 def test_a_job_that_uses_more_than_it_asked_for_stays_inside_the_picture() -> None:
-    lines = pictures(told(curve("cpu", {10: 40_000, 20: 10_000}, 1000, counts=True)), 80, 0)
+    lines = draw_curves(told(curve("cpu", {10: 40_000, 20: 10_000}, 1000, counts=True)), 80, 0)
 
     assert "4 cores" in lines[0]
     assert "asked" not in lines[0]
 
 
 def test_nothing_is_drawn_of_what_nobody_saw() -> None:
-    assert [] == pictures(told(curve("cpu", {})), 80, 0)
+    assert [] == draw_curves(told(curve("cpu", {})), 80, 0)
 
 
 def test_few_cores_are_not_none() -> None:

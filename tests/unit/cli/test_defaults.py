@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpuyard.cli.commands.submit import jobfields
-from gpuyard.cli.connection.defaults import defaults, read
+from gpuyard.cli.connection.defaults import read, read_defaults
 from gpuyard.cli.line.options import Called
 from gpuyard.errors import BadInput
 
@@ -23,11 +23,11 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_environment_goes_before_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {} == defaults()
+    assert {} == read_defaults()
     file.write_text("# mine\n---\ntenant: research/ana  # home\npool: [a100, h100]\ntime: '2h'\n\ngpus: 1\n")
-    assert {"tenant": "research/ana", "pool": "a100,h100", "time": "2h", "gpus": "1"} == defaults()
+    assert {"tenant": "research/ana", "pool": "a100,h100", "time": "2h", "gpus": "1"} == read_defaults()
     monkeypatch.setenv("YARD_TENANT", "product")
-    assert "product" == defaults()["tenant"]
+    assert "product" == read_defaults()["tenant"]
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_what_is_wrong_is_named_with_its_line(text: str, says: str) -> None:
 
 
 def completed(given: dict[str, Any], *said: str) -> dict[str, Any]:
-    return jobfields.completed(Called(False, frozenset(said)), {"gpus": 0} | given)
+    return jobfields.complete_request(Called(False, frozenset(said)), {"gpus": 0} | given)
 
 
 def test_what_is_said_goes_before_the_defaults(file: Path) -> None:
@@ -62,7 +62,7 @@ def test_what_is_said_goes_before_the_defaults(file: Path) -> None:
         completed({}, "gpus")["gpus"],
     )
     assert "gpu_milli" not in completed({"gpu_memory_mib": 8}, "gpu_memory")
-    assert "gpus" not in jobfields.fallbacks(gpus=False), "a file with directives says what it needs"
+    assert "gpus" not in jobfields.read_fallbacks(gpus=False), "a file with directives says what it needs"
 
 
 def test_a_default_that_makes_no_sense_is_named_with_its_file(file: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_tenant_of_the_file_that_is_refused_is_named_with_the_file(
     file: Path, message: str, said: bool
 ) -> None:
     file.write_text("tenant: research\n", encoding="utf-8")
-    error = jobfields.own_default(BadInput(message), {"tenant": "research"})
+    error = jobfields.blame_default(BadInput(message), {"tenant": "research"})
     assert said == (f"The tenant research is from {file}." in error.hint)
 
 
@@ -93,7 +93,8 @@ def test_a_folder_of_somebody_else_holds_no_defaults(file: Path) -> None:
     file.write_text("tenant: research\n", encoding="utf-8")
     file.parent.chmod(0o700)
     program = (
-        "import os; from gpuyard.cli.connection.defaults import defaults; os.setuid(65534); print(defaults())"
+        "import os; from gpuyard.cli.connection.defaults import read_defaults; "
+        "os.setuid(65534); print(read_defaults())"
     )
     if os.geteuid() != 0:
         pytest.skip("only root can become somebody else")

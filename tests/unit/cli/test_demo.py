@@ -9,10 +9,10 @@ import pytest
 from gpuyard.cli.commands.foresight import demo, demo_use, demo_yard
 from gpuyard.config.reading import loads
 from gpuyard.core import State, apply
-from gpuyard.core.explain.admission import never
+from gpuyard.core.explain.admission import impossible_reason
 from gpuyard.model import ConfigSet, NodeAdded
 from gpuyard.sim import generate
-from gpuyard.sim.study import first_jobs
+from gpuyard.sim.study import cut_trace
 
 from .conftest import Done, Yard
 
@@ -32,7 +32,7 @@ TEAMS = ("interns", "product", "research")
 def shown(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> Done:
     """The demo on the first day of its week, which is enough to tell the story of."""
     week = generate.teams_week
-    monkeypatch.setattr(generate, "teams_week", lambda seed: first_jobs(week(seed), 600))
+    monkeypatch.setattr(generate, "teams_week", lambda seed: cut_trace(week(seed), 600))
     return yard("demo", "--no-live")
 
 
@@ -69,7 +69,7 @@ def test_what_to_do_next_is_said_and_what_is_asked_for_is_kept(
     yard: Yard, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     week = generate.teams_week
-    monkeypatch.setattr(generate, "teams_week", lambda seed: first_jobs(week(seed), 60))
+    monkeypatch.setattr(generate, "teams_week", lambda seed: cut_trace(week(seed), 60))
     done = yard("demo", "--no-live", "--keep", "made/kept")
     assert (0, "") == (done.code, done.err)
     kept = tmp_path / "made" / "kept"
@@ -100,7 +100,7 @@ def test_nothing_is_rejected_in_the_whole_week() -> None:
         apply(state, NodeAdded(0, node))
     assert generate.WEEK_GPUS == sum(node.gpus for node in nodes)
     specs = generate.teams_week(0).specs
-    assert [] == [spec for spec in specs if never(state, spec) is not None]
+    assert [] == [spec for spec in specs if impossible_reason(state, spec) is not None]
     assert {spec.klass for spec in specs} <= {klass.name for klass in config.settings.classes} | {""}
 
 

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from gpuyard.cli.commands.submit.jobfields import (
-    changed,
+    build_request,
+    change_request,
     drop_unknown,
     limit_s,
     moment_ms,
-    request,
     variables,
 )
 from gpuyard.cli.commands.submit.run import run
 from gpuyard.cli.commands.submit.submit import submit
-from gpuyard.cli.line.options import Parameter, parameters, read
+from gpuyard.cli.line.options import Parameter, list_parameters, read
 from gpuyard.errors import BadInput
 from gpuyard.intake import PROPOSED
 from gpuyard.intake.native_fields import FIELDS
@@ -34,7 +34,7 @@ FROM_FILES_ALONE = {"entrypoint", "workdir", "containers"}
 def asked(*words: str) -> dict[str, Any]:
     """The fields that options of `yard submit` set."""
     values = read(submit, [*words, "--", "true"], carries=True)
-    fields = request(values["ctx"], {option.name: values[option.name] for option in JOB_OPTIONS})
+    fields = build_request(values["ctx"], {option.name: values[option.name] for option in JOB_OPTIONS})
     return {
         name: value
         for name, value in fields.items()
@@ -69,7 +69,7 @@ def test_what_is_typed_with_like_takes_the_place_of_what_the_job_had(
     values = read(submit, ["--like", "7", *words], carries=True)
     options = {option.name: values[option.name] for option in JOB_OPTIONS}
     again = had | fields
-    assert {name: value for name, value in again.items() if value is not None} == changed(
+    assert {name: value for name, value in again.items() if value is not None} == change_request(
         had, values["ctx"], options
     )
 
@@ -88,7 +88,7 @@ def test_every_field_that_a_file_may_have_can_be_typed() -> None:
 )
 def test_the_options_of_a_job_are_those_of_the_table(command: Any, own: set[str]) -> None:
     """Not a copy of it: names, texts and bounds are what the table says."""
-    declared = {each.name: each for each in parameters(command) if isinstance(each, Parameter)}
+    declared = {each.name: each for each in list_parameters(command) if isinstance(each, Parameter)}
     table = {option.name: option for option in JOB_OPTIONS if option.run or command is submit}
     assert own | table.keys() == declared.keys()
     for name, option in table.items():

@@ -67,7 +67,9 @@ def test_the_best_of_a_column_stands_out(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_nested_figures_become_columns() -> None:
-    assert {"a": 1, "b_c": 2, "b_d_e": 3} == dict(listing.flat({"a": 1, "b": {"c": 2, "d": {"e": 3}}}))
+    assert {"a": 1, "b_c": 2, "b_d_e": 3} == dict(
+        listing.flatten_record({"a": 1, "b": {"c": 2, "d": {"e": 3}}})
+    )
 
 
 def test_how_far_how_fast_and_how_long_still() -> None:

@@ -86,13 +86,13 @@ def test_notes_are_for_terminals_and_can_be_switched_off(
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    assert jobfields.notes_wanted()
+    assert jobfields.wants_notes()
     (tmp_path / "gpuyard").mkdir()
     (tmp_path / "gpuyard" / "defaults.yaml").write_text("notes: off\n")
-    assert not jobfields.notes_wanted()
+    assert not jobfields.wants_notes()
     (tmp_path / "gpuyard" / "defaults.yaml").unlink()
     monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
-    assert not jobfields.notes_wanted()
+    assert not jobfields.wants_notes()
 
 
 def test_a_job_that_says_cuda_and_asks_for_no_gpu_is_told_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,10 +15,10 @@ import yaml
 from gpuyard.cli import run as run_yard
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.projections.ledger import Ledger
-from gpuyard.control.upkeep.filling import Filler
+from gpuyard.control.upkeep.projection_filler import Filler
 from gpuyard.errors import BadInput
 from gpuyard.ledger.bills import Sums
-from gpuyard.ledger.opencost import BooksTime, OpencostRow, compared
+from gpuyard.ledger.opencost import BooksTime, OpencostRow, compare_rows
 from gpuyard.ledger.units import read_day
 from gpuyard.model import (
     AttemptConfirmed,
@@ -299,8 +299,8 @@ def test_a_name_that_several_tenants_have_is_refused() -> None:
     books = [BooksTime(DAY, path, True, Sums(HOUR_MS, 2_000_000)) for path in ("a/x", "b/x")]
 
     with pytest.raises(BadInput, match="'x' may be the tenant a/x or b/x"):
-        compared(rows, books, "tenant", {}, 10)
-    (left,) = compared(rows, books, "tenant", {"x": "a/x"}, 10).differ
+        compare_rows(rows, books, "tenant", {}, 10)
+    (left,) = compare_rows(rows, books, "tenant", {"x": "a/x"}, 10).differ
     assert ("", "b/x") == (left.name, left.of)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.cli.connection import piped
+from gpuyard.cli.connection import piped_command
 
 from .conftest import environment
 
@@ -25,7 +25,7 @@ def test_a_reader_that_has_gone_is_no_lost_connection() -> None:
     os.close(reads)
     visit: Any = _Shown()
     with pytest.raises(BrokenPipeError):
-        piped.passed_on(visit, 1, reads=False, out={b"d": writes})
+        piped_command.passed_on(visit, 1, reads=False, out={b"d": writes})
     os.close(writes)
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.api.connecting.ports import listening
-from gpuyard.cli.connection.places import _say_whose, client, whose_yard
+from gpuyard.api.connecting.ports import listen_at
+from gpuyard.cli.connection.places import _say_whose, open_client, whose_yard
 from gpuyard.control.notes import another_yard
 from gpuyard.control.places import SYSTEM_DATA, DataDir
 
@@ -30,7 +30,7 @@ def test_whose_yard_answers_is_a_line_for_terminals_and_not_for_logs(
     monkeypatch.setenv("YARD_URL", f"{SYSTEM_DATA}/yard.sock")
     (tmp_path / "yard.db").touch()
     _say_whose.cache_clear()
-    client()
+    open_client()
     said = capsys.readouterr().err.splitlines()
     assert (
         ["note: the machine's yard answers; yours is down: `yard up -d` starts it"] if terminal else []
@@ -46,7 +46,7 @@ def test_the_yard_of_the_machine_is_the_users_own_where_yard_data_names_it(
 
 
 def test_a_start_that_cannot_be_is_refused_at_once_and_leaves_nothing(yard: Yard, tmp_path: Path) -> None:
-    with listening("127.0.0.1", 0) as taken:
+    with listen_at("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         said = yard("up", "-d", "--data", str(tmp_path / "new"), "--port", str(port))
     assert f"port {port} cannot be used" in said.err

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.cli.line.commands import ALIASES, ENTRIES, CommandEntry
-from gpuyard.cli.line.options import Called, HelpWanted, Output, Parameter, parameters, read
+from gpuyard.cli.line.options import Called, HelpWanted, Output, Parameter, list_parameters, read
 from gpuyard.cli.slurm.face import COMMANDS as OF_SLURM
 from gpuyard.errors import Misuse
 
@@ -41,7 +41,7 @@ NAMES = [" ".join(path) for path, _ in COMMANDS]
 
 
 def declared(path: list[str], entry: CommandEntry) -> list[Parameter]:
-    return [each for each in parameters(entry.function(path[-1])) if isinstance(each, Parameter)]
+    return [each for each in list_parameters(entry.function(path[-1])) if isinstance(each, Parameter)]
 
 
 def queue(*words: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import pytest
 from gpuyard.cli import run as run_yard
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.projections.ledger import Ledger
-from gpuyard.control.upkeep.filling import Filler
+from gpuyard.control.upkeep.projection_filler import Filler
 from gpuyard.ledger.units import read_day
 from gpuyard.model import ConfigSet, NodeAdded, Settings, Ticked
 from gpuyard.model.units import DAY_MS

@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from gpuyard.cli.commands.jobs import show
-from gpuyard.cli.listings.tables import emit, table, write_csv
-from gpuyard.cli.terminal import shown as module
-from gpuyard.cli.terminal.shown import shown, shown_lines
-from gpuyard.cli.terminal.streams import notice
+from gpuyard.cli.listings.tables import format_table, print_records, write_csv
+from gpuyard.cli.terminal import visible_text as module
+from gpuyard.cli.terminal.streams import print_notice
+from gpuyard.cli.terminal.visible_text import visible_lines, visible_text
 from gpuyard.quantities import bytes_text
 from gpuyard.reports.table import Column
 from gpuyard.wire.endpoints import RECIPE
@@ -25,25 +25,27 @@ STEERS = "a\x1b[2J\x07\x9b\u202eb\u2066\u200b\u2028\n\rc\ud800\U000e0041"
 
 def test_what_steers_is_shown_and_all_else_stays() -> None:
     for text in ("", "train-7", "Grüße, 猫 und 🚀", "8\u00a0h", "C:\\x1b"):
-        assert text == shown(text)
-    said = shown(STEERS)
+        assert text == visible_text(text)
+    said = visible_text(STEERS)
     assert (True, True, True) == (
         said.isprintable(),
         said.startswith(r"a\x1b[2J\x07\x9b\u202eb"),
         r"\n\rc" in said,
     )
-    assert "one\ntwo \\x1b[1m" == shown_lines("one\ntwo \x1b[1m")
+    assert "one\ntwo \\x1b[1m" == visible_lines("one\ntwo \x1b[1m")
 
 
 @pytest.mark.parametrize("output", ["table", "wide", "csv", "yaml", "json"])
 def test_a_listing_sends_nothing_of_it(capsys: pytest.CaptureFixture[str], output: str) -> None:
     text = STEERS.replace("\ud800", "")
     columns = [Column("NAME", lambda each: each["name"]), Column("WHY", lambda each: each["why"])]
-    emit([{"name": "x", "why": text}, {"name": "y", "why": "fine"}], columns, output)
+    print_records([{"name": "x", "why": text}, {"name": "y", "why": "fine"}], columns, output)
     out = capsys.readouterr().out
     assert out.replace("\n", "").isprintable()
     if output == "csv":
-        assert [["name", "why"], ["x", shown(text)], ["y", "fine"]] == list(csv.reader(io.StringIO(out)))
+        assert [["name", "why"], ["x", visible_text(text)], ["y", "fine"]] == list(
+            csv.reader(io.StringIO(out))
+        )
     elif output in ("yaml", "json"):
         read = json.loads(out) if output == "json" else yaml.safe_load(out)
         assert text == read[0]["why"], "a program gets it as it is"
@@ -83,12 +85,12 @@ def test_a_sentence_goes_on_below_where_the_terminal_is_narrow(
     monkeypatch.setattr("os.get_terminal_size", lambda *_fd: os.terminal_size((width, 24)))
     monkeypatch.setenv("NO_COLOR", "1")
     rows = [["cores", "the cgroup of the job, which the kernel holds to them"], ["files", "none"]]
-    table([Column("REQUEST", lambda row: row[0]), Column("BY", lambda row: row[1], wraps=True)], rows)
+    format_table([Column("REQUEST", lambda row: row[0]), Column("BY", lambda row: row[1], wraps=True)], rows)
     assert lines == capsys.readouterr().out.splitlines()
 
 
 def test_a_notice_sends_nothing_of_it(capsys: pytest.CaptureFixture[str]) -> None:
-    notice(f"job 7 failed: {STEERS}", before="yard: ")
+    print_notice(f"job 7 failed: {STEERS}", before="yard: ")
     assert capsys.readouterr().err.replace("\n", "").isprintable()
 
 
@@ -98,7 +100,7 @@ def test_there_is_one_such_function() -> None:
     own = [
         path.name for path in folder.rglob("*.py") if "isprintable() else" in path.read_text(encoding="utf-8")
     ]
-    assert [] == [name for name in own if name != "shown.py"]
+    assert [] == [name for name in own if name != "visible_text.py"]
 
 
 STEERING = {"env": {"A\x1b[2J": "\u202ex\r"}, "script": "#!/bin/sh\n\tx \x1b]0;title\x07\n"}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpuyard.cli.line.times import book_day, coming_ms, past_ms, since_ms
+from gpuyard.cli.line.times import book_day, parse_coming_ms, parse_past_ms, parse_since_ms
 from gpuyard.errors import BadInput
 from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS
 
@@ -23,7 +23,7 @@ def somewhere() -> Iterator[None]:
 
 
 def of(text: str) -> int:
-    return past_ms("--at", text, NOW_MS)
+    return parse_past_ms("--at", text, NOW_MS)
 
 
 def test_every_form_is_a_time() -> None:
@@ -57,7 +57,7 @@ def test_a_day_in_summer_begins_at_midnight_of_summer_time(monkeypatch: pytest.M
     time.tzset()
     winter_ms, summer_ms = of("2026-11-01"), of("2026-07-01")
     assert (1_793_487_600_000, 1_782_856_800_000) == (winter_ms, summer_ms)
-    assert summer_ms == coming_ms("--begin", "2026-07-01", NOW_MS)
+    assert summer_ms == parse_coming_ms("--begin", "2026-07-01", NOW_MS)
 
 
 def test_a_time_of_day_that_has_not_come_is_that_of_yesterday() -> None:
@@ -79,9 +79,9 @@ def test_what_is_no_time_is_refused_with_the_forms_that_work(text: str) -> None:
 
 
 def test_nothing_has_happened_since_a_time_to_come() -> None:
-    assert NOW_MS - 7 * DAY_MS == since_ms("--since", "7d", NOW_MS)
+    assert NOW_MS - 7 * DAY_MS == parse_since_ms("--since", "7d", NOW_MS)
     with pytest.raises(BadInput, match="--since 2026-11-16: that time is still to come"):
-        since_ms("--since", "2026-11-16", NOW_MS)
+        parse_since_ms("--since", "2026-11-16", NOW_MS)
 
 
 def test_days_of_the_books_are_those_of_utc() -> None:
@@ -96,5 +96,5 @@ def test_days_of_the_books_are_those_of_utc() -> None:
 def test_a_time_to_come_is_the_next_one() -> None:
     forms = ("+2h", "10:05", "9:00", "tomorrow", "now+1hour")
     assert [2 * HOUR_MS, 5 * MINUTE_MS, 23 * HOUR_MS, 14 * HOUR_MS, HOUR_MS] == [
-        coming_ms("--begin", text, NOW_MS) - NOW_MS for text in forms
+        parse_coming_ms("--begin", text, NOW_MS) - NOW_MS for text in forms
     ]

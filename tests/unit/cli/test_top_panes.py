@@ -19,7 +19,7 @@ from gpuyard.cli.top.queue_pane import QueuePane, fitting
 from gpuyard.cli.top.side_panes import GpusPane, TenantsPane, _shown
 from gpuyard.cli.top.use_pane import UsePane, mean_use
 from gpuyard.errors import BadInput
-from gpuyard.extras import installing
+from gpuyard.extras import install_text
 from gpuyard.wire.endpoints import CHANGES, GPUS, OVERVIEW, QUEUE
 from gpuyard.wire.replies.fleet import GpuReply
 from harness.answering import CUT, Problem, Stream
@@ -239,7 +239,7 @@ def test_without_textual_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "textual", None)
     with pytest.raises(BadInput) as error:
         top.top()
-    assert f"Install it with: {installing('ui')}" == error.value.hint
+    assert f"Install it with: {install_text('ui')}" == error.value.hint
     assert 2 == error.value.exit_code
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpuyard.cli.commands.jobs.show import story
+from gpuyard.cli.commands.jobs.show import job_lines
 from gpuyard.cli.commands.jobs.tries import last_try_text, tries_table
 
 T = 1_700_000_000_000
@@ -86,8 +86,8 @@ def test_a_job_without_tries_has_no_table() -> None:
         "started_ms": None, "ended_ms": None, "exit_code": None, "attempts": 1, "preemptions": 0, "reason": "no room",
         "tries": [],
     }  # fmt: skip
-    assert not [line for line in story(found) if "TRY" in line]
-    shown = story({**found, "tries": [tried(1)]})
+    assert not [line for line in job_lines(found) if "TRY" in line]
+    shown = job_lines({**found, "tries": [tried(1)]})
     assert ("", True) == (shown[-4], shown[-2].endswith("its node failed"))
 
 

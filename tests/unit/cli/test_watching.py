@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.cli.connection import followed, watching
+from gpuyard.cli.connection import change_feed, watching
 from gpuyard.wire.endpoints import CHANGES
 from harness import patience
 from harness.answering import CUT, Problem, Stream
@@ -57,7 +57,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def pictures(news: Told, every_s: int = 2) -> int:
     shown: list[int] = []
-    watching.watched(lambda: shown.append(1), every_s, news)
+    watching.keep_showing(lambda: shown.append(1), every_s, news)
     assert "close" == news.calls[-1]
     return len(shown)
 
@@ -82,7 +82,7 @@ def test_a_list_that_nobody_tells_of_changes_is_read_as_often_as_was_asked_for()
 START = ("start", {"seq": 7, "wakes": True})
 
 
-def streamed(answering_yard: Any, *streams: Any) -> tuple[followed.Stream, list[bool]]:
+def streamed(answering_yard: Any, *streams: Any) -> tuple[change_feed.Stream, list[bool]]:
     """A stream of a yard that gives each connection the next of these; the last one stays."""
     left = list(streams)
 
@@ -97,7 +97,7 @@ def streamed(answering_yard: Any, *streams: Any) -> tuple[followed.Stream, list[
 
     yard = answering_yard({CHANGES: connected})
     news: list[bool] = []
-    stream = followed.Stream(lambda: news.append(stream.live), again_s=0.01)
+    stream = change_feed.Stream(lambda: news.append(stream.live), again_s=0.01)
     stream.start()
     return stream, news
 

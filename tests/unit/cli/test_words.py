@@ -3,7 +3,7 @@
 import pytest
 
 from gpuyard.api.messages.problems import Problem
-from gpuyard.api.messages.schemas import DrainRequest, checked
+from gpuyard.api.messages.schemas import DrainRequest, check_value
 from gpuyard.core.phrases import hours_counted
 from gpuyard.model.units import HOUR_MS, MILLI
 from gpuyard.reports.nodes import REPORT
@@ -22,7 +22,7 @@ def test_one_hour_of_a_gpu_is_one() -> None:
 
 def test_a_reason_that_is_too_long_is_counted_in_characters() -> None:
     with pytest.raises(Problem) as caught:
-        checked(DrainRequest, {"why": "x" * 501})
+        check_value(DrainRequest, {"why": "x" * 501})
     assert "why: it should have at most 500 characters and has 501" == caught.value.detail
 
 

@@ -1,7 +1,7 @@
 """A configuration for Slurm: the script of sacctmgr commands."""
 
 from gpuyard.config.reading import loads
-from gpuyard.config.slurm.exporting_accounts import people, script
+from gpuyard.config.slurm.exporting_accounts import list_people, write_script
 from gpuyard.engines.slurm.site.notes import Notes
 
 YARD = """\
@@ -16,7 +16,7 @@ auth: {users: {ana: {tenant: product}, bob: {tenant: product}}}
 def test_a_class_that_is_not_everybodys_is_given_to_those_whose_it_is() -> None:
     config = loads(YARD, "yard.yaml")
     notes = Notes()
-    text = script(config, "main", {}, people(config, ()), "", notes)
+    text = write_script(config, "main", {}, list_people(config, ()), "", notes)
 
     assert [
         "change account where name=root cluster=$CLUSTER set qos=batch,slow",

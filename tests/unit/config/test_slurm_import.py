@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpuyard.cli.slurm.admin.site_options import told_types
+from gpuyard.cli.slurm.admin.site_options import parse_types
 from gpuyard.config import Config
 from gpuyard.config.reading import loads
-from gpuyard.config.slurm.importing import classes_of, document
-from gpuyard.config.slurm.importing_tenants import paths, tenant_of
+from gpuyard.config.slurm.importing import make_document, name_classes
+from gpuyard.config.slurm.importing_tenants import find_places, find_tenant
 from gpuyard.engines.slurm.site import site
 from gpuyard.engines.slurm.site.gpu_types import GpuTypes
 from gpuyard.engines.slurm.site.notes import Notes
@@ -21,7 +21,7 @@ TEXTS = {path.name: path.read_text() for path in RECORDED.glob("*.txt") if path.
 
 def taken(texts: dict[str, str], told: dict[str, str] | None = None) -> tuple[Config, Notes]:
     notes = Notes()
-    found = document(site.read({**TEXTS, **texts}, {}), GpuTypes(told or {}), notes)
+    found = make_document(site.read({**TEXTS, **texts}, {}), GpuTypes(told or {}), notes)
     return loads(yaml.safe_dump(found, sort_keys=False)), notes
 
 
@@ -77,13 +77,13 @@ def test_cards_that_no_nvlink_joins_are_a_pool_without_a_group() -> None:
 
 
 def test_what_the_site_calls_its_gpus_can_be_told() -> None:
-    config, notes = taken({}, told_types(["a100=A100-40GB"]))
+    config, notes = taken({}, parse_types(["a100=A100-40GB"]))
 
     assert "A100-40GB" == config.pools[0].nodes[0].gpu_model
     assert {} == notes.guessed
     for wrong in ("a100", "=x", "a100=A100-40G"):
         with pytest.raises(BadInput):
-            told_types([wrong])
+            parse_types([wrong])
 
 
 def test_a_type_that_nobody_knows_becomes_a_model_of_the_file() -> None:
@@ -130,11 +130,11 @@ def test_gpu_minutes_are_a_budget_where_slurm_counts_them_by_the_week() -> None:
 
 
 def test_jobs_belong_to_their_user_below_the_account() -> None:
-    places = paths(site.read(TEXTS, {}))
+    places = find_places(site.read(TEXTS, {}))
 
-    assert "research/nlp/ann" == tenant_of("nlp", "ann", places)
-    assert "root" == tenant_of("root", "root", places)
-    assert "gone/ann" == tenant_of("gone", "ann", places)
+    assert "research/nlp/ann" == find_tenant("nlp", "ann", places)
+    assert "root" == find_tenant("root", "root", places)
+    assert "gone/ann" == find_tenant("gone", "ann", places)
 
 
 WIDE = (
@@ -245,15 +245,15 @@ def test_names_that_no_tenant_has_are_mended_and_kept_apart() -> None:
         "y+||_x|7|||",
     )  # fmt: skip
     config, notes = taken(texts)
-    places = paths(site.read({**TEXTS, **texts}, {}))
+    places = find_places(site.read({**TEXTS, **texts}, {}))
 
     weights = {tenant.path: tenant.weight for tenant in config.settings.tenants}
     assert {
         "x": 4, "x/jane-uni.edu": 6, "x-2": 3, "x-2/jane-uni.edu-2": 5, "x-2/y-": 7,
     } == weights  # fmt: skip
     for account, user in (("x", "jane-uni.edu"), ("_x", "jane@uni.edu")):
-        assert tenant_of(account, user, places) in weights
-    assert "x-2/y-" == tenant_of("y+", "", places)
+        assert find_tenant(account, user, places) in weights
+    assert "x-2/y-" == find_tenant("y+", "", places)
     # Who observes the cluster is told too.
     slurm = config.clusters["yardrig"].own
     assert slurm is not None
@@ -277,7 +277,7 @@ def test_two_qos_do_not_become_one_class() -> None:
     assert {"normal": 10, "scav-2": 100, "scav": 0} == {
         each.name: each.priority for each in config.settings.classes
     }
-    assert {"normal": "normal", "scav": "scav", "_scav": "scav-2"} == classes_of(
+    assert {"normal": "normal", "scav": "scav", "_scav": "scav-2"} == name_classes(
         site.read({**TEXTS, "qos.txt": qos}, {})
     )
 
@@ -292,7 +292,7 @@ def test_a_user_of_an_account_that_is_not_listed_costs_nobody_the_rest() -> None
 def test_a_site_without_accounting_is_a_site() -> None:
     notes = Notes()
     texts = {name: TEXTS[name] for name in ("config.txt", "nodes.txt", "partitions.txt")}
-    found = document(site.read(texts, {"qos.txt": "sacctmgr: it is down"}), GpuTypes(), notes)
+    found = make_document(site.read(texts, {"qos.txt": "sacctmgr: it is down"}), GpuTypes(), notes)
 
     assert "tenants" not in found
     assert "classes" not in found

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gpuyard.control.loop.act import RetryPace, todo
-from gpuyard.control.replica.labels import key_of
+from gpuyard.control.loop.act import RetryPace, find_todo
+from gpuyard.control.replica.labels import current_key
 from gpuyard.engines.contract import AttemptReport, Phase
 from gpuyard.model import AttemptState, Verb
 
@@ -24,9 +24,11 @@ def test_what_others_froze_stays_frozen(phase: AttemptState, wanted: Verb | None
     record: Any = SimpleNamespace(
         id=1, attempt=1, phase=phase, wanted=wanted, job=SimpleNamespace(submitted_ms=5)
     )
-    key = key_of("y", record)
+    key = current_key("y", record)
 
-    found = todo({key: record}, {key: AttemptReport(key, Phase.SUSPENDED)}, frozenset(), RetryPace(), 1_000)
+    found = find_todo(
+        {key: record}, {key: AttemptReport(key, Phase.SUSPENDED)}, frozenset(), RetryPace(), 1_000
+    )
 
     assert [key] * resumed == found.resume
     assert [] == found.suspend

@@ -9,7 +9,7 @@ from gpuyard.control.attempts import Attempts
 from gpuyard.control.clusters import Clusters
 from gpuyard.control.measures import Measures
 from gpuyard.control.refusals import Impossible
-from gpuyard.control.replica.labels import label_of
+from gpuyard.control.replica.labels import parse_label
 from gpuyard.engines.contract import Usage
 from gpuyard.model import AttemptEnded, AttemptStarted, Grant, Node, NodeAdded, NodeChanged, Outcome
 from rigs.request_service import Rig, rig
@@ -58,7 +58,7 @@ class TwoClusters:
     def asked_of(self, job_id: int, attempt: int, clusters: Clusters | None = None) -> list[str]:
         """The clusters whose engines are asked what an attempt used."""
         before = {name: len(each.asked) for name, each in self.engines.items()}
-        view = self.service.views.job(label_of(str(job_id)))
+        view = self.service.views.job(parse_label(str(job_id)))
         measures = Measures(self.service.replica, self.attempts(clusters), None, lambda: 1)  # type: ignore[arg-type]
         measures.usage_of(view)(attempt)
         return [name for name, each in self.engines.items() if len(each.asked) > before[name]]
@@ -96,7 +96,7 @@ def test_a_cluster_that_got_another_name_goes_on_under_it(two: TwoClusters) -> N
 def test_a_cluster_that_the_file_no_longer_has_is_named(two: TwoClusters) -> None:
     job_id = two.service.submit()
     two.start(job_id, FAR)
-    view = two.service.views.job(label_of(str(job_id)))
+    view = two.service.views.job(parse_label(str(job_id)))
     left = Clusters({"c": two.engines["c"]}, "c", lambda name: name == "far")  # type: ignore[dict-item]
     with pytest.raises(Impossible, match=r"ran in cluster 'far', which yard\.yaml no longer has"):
         two.attempts(left).at(view, 1)
@@ -122,6 +122,6 @@ def test_of_a_try_of_an_older_release_the_names_of_its_nodes_tell(
         conn.exec_driver_sql("UPDATE tries SET detail = json_remove(detail, '$.numbers')")
     assert found == two.asked_of(job_id, 1)
     if not found:
-        view = two.service.views.job(label_of(str(job_id)))
+        view = two.service.views.job(parse_label(str(job_id)))
         with pytest.raises(Impossible, match="not known in which cluster"):
             two.attempts().at(view, 1)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.control.views.audit import audit
+from gpuyard.control.views.audit import read_audit
 from gpuyard.core.state.dump import dump
 from gpuyard.model import JobEntered, Requested, Verb
 from rigs.request_service import ANA, Rig, rig
@@ -19,7 +19,7 @@ def service(tmp_path: Path) -> Iterator[Rig]:
 
 def told(service: Rig, **how: object) -> list[tuple[str, str, str]]:
     """Who, what, about; page by page."""
-    lines, before = audit(service.replica.store, str, **how)  # type: ignore[arg-type]
+    lines, before = read_audit(service.replica.store, str, **how)  # type: ignore[arg-type]
     found = [(line["who"], line["what"], line["about"]) for line in lines]
     return found if before is None else found + told(service, **{**how, "before_seq": before})
 

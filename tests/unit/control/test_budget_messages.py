@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from gpuyard.config.reading import loads
-from gpuyard.control.admission.wanted import new_job
+from gpuyard.control.admission.wanted import make_job
 from gpuyard.control.commands.configs import Configurations
-from gpuyard.control.fleet import Fleet, LiveCluster, chosen
+from gpuyard.control.fleet import Fleet, LiveCluster, choose_fleet
 from gpuyard.control.foresight.ahead import Foresights
 from gpuyard.control.refusals import Unacceptable
 from gpuyard.control.replica.follower import Follower
-from gpuyard.control.replica.thought import QuestionRunner
-from gpuyard.control.views.explained import why_view
+from gpuyard.control.replica.questions import QuestionRunner
+from gpuyard.control.views.explanations import why_view
 from gpuyard.core import dump
-from gpuyard.core.explain.budget_use import reached
+from gpuyard.core.explain.budget_use import find_reached
 from gpuyard.model import BudgetAction, BudgetReached, JobClass, NamedBudget, Settings, Tenant
 from gpuyard.model.units import DAY_MS, HOUR_MS
 from gpuyard.policies.registry import PRESETS
@@ -116,7 +116,7 @@ def test_thresholds_are_told_once_whatever_the_action(tmp_path: Path, action: Bu
         state, begun_ms = service.replica.state, service.time_ms
         told = []
         for minutes in range(0, 61, 5):
-            events = reached(state, begun_ms + minutes * 60_000)
+            events = find_reached(state, begun_ms + minutes * 60_000)
             told += [(minutes, event.percent) for event in events]
             service.add(*events)
         # 8 GPUs spend 5 of 10 GPU-hours in 37.5 minutes, and 8 in an hour.
@@ -141,7 +141,12 @@ def test_a_difference_says_that_a_budget_is_below_what_is_spent(
         service.start(service.submit(tenant="t", gpus=8, limit_ms=HOUR_MS), gpus=0xFF)
         service.replica.catch_up()
         configs = Configurations(
-            service.replica, service.committer, chosen(loads(text), ""), "", service.now_ms, service.people
+            service.replica,
+            service.committer,
+            choose_fleet(loads(text), ""),
+            "",
+            service.now_ms,
+            service.people,
         )
         lower = f"{text}budgets: {{lab: {{tenant: t, gpu_hours: 5, action: {action}}}}}\n"
         notes = configs.difference(configs.proposal(lower, "f"))["notes"]
@@ -176,7 +181,7 @@ def test_a_dry_run_says_what_the_budget_would_do(
             service.now_ms,
         )  # fmt: skip
         try:
-            job = new_job(command=("true",), name="x", tenant="t", gpus=2, limit_ms=4 * HOUR_MS)
+            job = make_job(command=("true",), name="x", tenant="t", gpus=2, limit_ms=4 * HOUR_MS)
             found = ahead.rehearse(ROOT, job)
         finally:
             follower.close()

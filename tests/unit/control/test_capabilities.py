@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpuyard.control.admission.wanted import new_job
+from gpuyard.control.admission.wanted import make_job
 from gpuyard.control.commands.requests import RequestService
 from gpuyard.control.loop.loop import Controller
 from gpuyard.control.refusals import CouldNever, Impossible
 from gpuyard.control.replica.committer import Committer
 from gpuyard.control.replica.replica import Replica
-from gpuyard.core.explain.admission import never
+from gpuyard.core.explain.admission import impossible_reason
 from gpuyard.core.state.dump import canonical, dump, load
 from gpuyard.engines.contract import Container
 from gpuyard.model import (
@@ -64,7 +64,7 @@ class World:
         return events
 
     def submit(self, **fields: object) -> int:
-        new = new_job(**{"command": ("true",), "gpus": 1, **fields})  # type: ignore[arg-type]
+        new = make_job(**{"command": ("true",), "gpus": 1, **fields})  # type: ignore[arg-type]
         return self.requests.submit(ROOT, new).result(10).first_id
 
 
@@ -163,7 +163,7 @@ def test_a_state_from_a_dump_or_from_the_log_judges_alike(world: World) -> None:
     spec = JobSpec("t", Ask(Milli(1, 250)))
 
     assert canonical(state) == canonical(loaded)
-    assert never(state, spec) == never(loaded, spec) is not None
+    assert impossible_reason(state, spec) == impossible_reason(loaded, spec) is not None
     event = EngineSeen(5, "hpc", (Capability.SHARES, Capability.SLICES))
     row = CODEC.encode(event)
     assert event == CODEC.decode(1, row.kind, row.version, row.body)
@@ -175,4 +175,4 @@ def test_a_log_that_says_nothing_of_engines_takes_everything_and_has_the_dump_th
     replica.commit(None, lambda draft: draft.add(NodeAdded(0, NODE)))
 
     assert "lacks" not in dump(replica.state)
-    assert None is never(replica.state, JobSpec("t", Ask(Milli(1, 250))))
+    assert None is impossible_reason(replica.state, JobSpec("t", Ask(Milli(1, 250))))

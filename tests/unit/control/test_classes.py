@@ -7,8 +7,8 @@ import pytest
 
 from gpuyard.control.access import people
 from gpuyard.control.access.people import Person
-from gpuyard.control.access.rights import kept_classes
-from gpuyard.control.admission.wanted import new_job
+from gpuyard.control.access.rights import list_kept_classes
+from gpuyard.control.admission.wanted import make_job
 from gpuyard.control.refusals import Forbidden
 from gpuyard.model import JobClass, Settings, Tenant
 from gpuyard.policies.registry import PRESETS
@@ -61,7 +61,9 @@ def test_a_class_is_for_the_tenants_and_users_that_the_file_names(tmp_path: Path
         with pytest.raises(Forbidden, match=r"class ml is not for jobs of ops .*: these may be batch or top"):
             service.submit(OPS, tenant="product", klass="ml")
         with service.replica.lock, pytest.raises(Forbidden, match="class top"):
-            service.requests.rehearse(APPS, new_job(command=("true",), gpus=1, tenant="product", klass="top"))
+            service.requests.rehearse(
+                APPS, make_job(command=("true",), gpus=1, tenant="product", klass="top")
+            )
         assert len(ids) == len(service.replica.state.jobs)
 
 
@@ -76,5 +78,5 @@ def test_jobs_keep_a_class_that_an_apply_takes_from_their_tenant(tmp_path: Path)
         assert [
             "1 live job of research keeps class ml, which is no longer theirs: new ones are refused",
             "2 live jobs of product keep class top, which is no longer theirs: new ones are refused",
-        ] == list(kept_classes(service.replica.state, SETTINGS))
-        assert [] == list(kept_classes(service.replica.state, service.replica.state.settings))
+        ] == list(list_kept_classes(service.replica.state, SETTINGS))
+        assert [] == list(list_kept_classes(service.replica.state, service.replica.state.settings))

@@ -11,8 +11,8 @@ from starlette.requests import Request
 
 from gpuyard.api.edge.peers import PERSON
 from gpuyard.api.server.app import _health
-from gpuyard.control.access.people import person
-from gpuyard.control.admission.wanted import new_job
+from gpuyard.control.access.people import find_person
+from gpuyard.control.admission.wanted import make_job
 from gpuyard.control.clock import Instant, Steady, clock_ms, since_boot_ms
 from gpuyard.control.clock_record import ClockRecord
 from gpuyard.control.commands.configs import StartFile
@@ -115,9 +115,9 @@ def running_until(here: Yard, stop: Path) -> tuple[int, int]:
     here.start()
     until(lambda: bool(here.replica.state.nodes.node))
     waits = f"until [ -e {stop} ]; do sleep 0.05; done"
-    new = new_job(command=("sh", "-c", waits), gpus=1, name="job", cwd="/")
+    new = make_job(command=("sh", "-c", waits), gpus=1, name="job", cwd="/")
     began_ms = since_boot_ms()
-    job_id = here.requests.submit(person(os.geteuid(), os.getegid()), new).result(10).first_id
+    job_id = here.requests.submit(find_person(os.geteuid(), os.getegid()), new).result(10).first_id
     until(lambda: job_id in here.replica.state.running)
     return began_ms, job_id
 

@@ -12,13 +12,13 @@ import pytest
 from gpuyard.config import ConfigError
 from gpuyard.config.reading import loads
 from gpuyard.control.commands.configs import NO_FILE, Configurations, StartFile, put_start
-from gpuyard.control.fleet import Fleet, chosen
+from gpuyard.control.fleet import Fleet, choose_fleet
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound
 from gpuyard.control.replica.replica import Replica
 from gpuyard.core import decide
 from gpuyard.errors import BadInput
 from gpuyard.model import AttemptStarted, ConfigSet, Grant, Outcome
-from gpuyard.store import VersionCause, text_hash
+from gpuyard.store import VersionCause, hash_text
 from gpuyard.store.errors import StoreError
 from harness.sqlite import refusing
 from rigs.request_service import ANA, ROOT, Rig, rig
@@ -73,7 +73,7 @@ class Here:
 @pytest.fixture
 def here(tmp_path: Path) -> Iterator[Here]:
     with rig(tmp_path) as found:
-        fleet: Fleet = chosen(loads(ONE), "")
+        fleet: Fleet = choose_fleet(loads(ONE), "")
         here = Here(
             found, Configurations(found.replica, found.committer, fleet, "", found.now_ms, found.people)
         )
@@ -138,7 +138,7 @@ def test_a_yard_that_never_had_a_file_has_a_version_too(tmp_path: Path) -> None:
         here = Here(
             found,
             Configurations(
-                found.replica, found.committer, chosen(loads(ONE), ""), "", found.now_ms, found.people
+                found.replica, found.committer, choose_fleet(loads(ONE), ""), "", found.now_ms, found.people
             ),
         )
         assert "" == here.start(NO_FILE, "")
@@ -305,7 +305,7 @@ def test_a_write_that_fails_leaves_the_old_version_whole(here: Here) -> None:
 
     assert head == here.replica.store.head()
     assert (1, VersionCause.START, ONE) == here.live()
-    assert here.replica.store.blob(text_hash(TWO)) is None
+    assert here.replica.store.blob(hash_text(TWO)) is None
     assert 2 == here.apply(TWO)["version"]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuyard.control.admission.entering import events_of
+from gpuyard.control.admission.entering import make_events
 from gpuyard.control.admission.wanted import Wanted
 from gpuyard.control.reading import queue_counts
 from gpuyard.control.reading.publisher import Publisher
@@ -51,7 +51,7 @@ class Counted:
             JobSpec(tenant, Ask(Whole(1)), klass),
             Wanted(array=tuple(range(tasks)) if tasks > 1 else None, hold=hold),
         )
-        self.store.submit([Submission(lambda i: events_of(job, spec, i, 1_000, {}), job.ids)], 1_000)
+        self.store.submit([Submission(lambda i: make_events(job, spec, i, 1_000, {}), job.ids)], 1_000)
         self.replica.catch_up()
 
     def waiting(self) -> dict[tuple[str, str, str], int]:

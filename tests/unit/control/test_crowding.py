@@ -9,8 +9,8 @@ import pytest
 from gpuyard.control.access import people
 from gpuyard.control.access.people import Person
 from gpuyard.control.admission.crowding import Crowd, Crowding
-from gpuyard.control.admission.wanted import new_job
-from gpuyard.control.reading.overview import fleet_of, overview
+from gpuyard.control.admission.wanted import make_job
+from gpuyard.control.reading.overview import make_fleet, make_overview
 from gpuyard.control.refusals import Impossible
 from gpuyard.control.replica.replica import Replica
 from gpuyard.core import State
@@ -42,7 +42,7 @@ def test_so_many_jobs_of_one_user_may_wait(tmp_path: Path) -> None:
         )
         assert "`waiting_per_user` in yard.yaml" in refusal.value.hint
         key = Idempotency("ana", "k", "h")
-        two = new_job(command=("true",), gpus=1, array=(1, 2))
+        two = make_job(command=("true",), gpus=1, array=(1, 2))
         accepted = service.requests.submit(ANA, two, key).result(10)
         service.submit(ANA)
         with pytest.raises(Impossible, match="10 jobs of ana wait already; a user may have 10"):
@@ -235,7 +235,7 @@ def test_an_overview_counts_as_a_walk_through_all_jobs_does(tmp_path: Path) -> N
         for each in (state, again):
             users, jobs, milli = walked(each)
             assert users["root"] == each.counts.of_user("root")
-            rows = {row["tenant"]: row for row in overview(fleet_of(each, 0), 0)["tenants"]}
+            rows = {row["tenant"]: row for row in make_overview(make_fleet(each, 0), 0)["tenants"]}
             assert {path: jobs[path] for path in rows} == {path: row["waiting"] for path, row in rows.items()}
             assert {path: milli[path] / 1000 for path in rows} == {
                 path: row["gpus_wanted"] for path, row in rows.items()

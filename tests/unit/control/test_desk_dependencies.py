@@ -8,7 +8,7 @@ import pytest
 from gpuyard.control.admission import dependencies
 from gpuyard.control.admission.dependencies import Dependency
 from gpuyard.control.refusals import Unacceptable
-from gpuyard.control.replica.labels import label_of
+from gpuyard.control.replica.labels import parse_label
 from gpuyard.model import After, AfterKind, Outcome
 from gpuyard.store.codec import CODEC
 from harness.steered import Steered, steering
@@ -22,7 +22,7 @@ def service(tmp_path: Path) -> Iterator[Rig]:
 
 
 def after(kind: str, job: object = None) -> tuple[Dependency, ...]:
-    return (Dependency(kind, None if job is None else label_of(str(job))),)
+    return (Dependency(kind, None if job is None else parse_label(str(job))),)
 
 
 def pending(service: Rig, job_id: int) -> tuple[After, ...]:
@@ -152,8 +152,8 @@ def test_a_dependency_that_is_named_a_thousand_times_is_looked_up_once(
 ) -> None:
     array = service.submit(array=tuple(range(300)))
     looked = []
-    found = dependencies.live
-    monkeypatch.setattr(dependencies, "live", lambda *args: looked.append(1) or found(*args))
+    found = dependencies.find_live
+    monkeypatch.setattr(dependencies, "find_live", lambda *args: looked.append(1) or found(*args))
     same = service.submit(dependencies=after("afterok", array) * 1000)
     tasks = tuple([each for index in range(300) for each in after("afterany", f"{array}_{index}")])
     each = service.submit(dependencies=tasks)

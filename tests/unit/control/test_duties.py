@@ -16,7 +16,7 @@ from gpuyard.control.duties.rounds import LEAST_S, Duties, RunningDuty
 from gpuyard.control.options import Options
 from gpuyard.control.readings import Readings
 from gpuyard.control.serve import Yard
-from gpuyard.control.views.scheduler_metrics import duties as metrics_of
+from gpuyard.control.views.scheduler_metrics import duty_lines as metrics_of
 from gpuyard.reports.duties import REPORT
 from gpuyard.reports.table import Row
 from gpuyard.shipping.contract import SinkSpec

@@ -7,8 +7,8 @@ import pytest
 
 from gpuyard.control.access.rights import Sight
 from gpuyard.control.refusals import NotFound, Unacceptable
-from gpuyard.control.replica.labels import label_of
-from gpuyard.control.views.explained import Explained
+from gpuyard.control.replica.labels import parse_label
+from gpuyard.control.views.explanations import Explained
 from gpuyard.core import dump
 from gpuyard.model import JobHeld, JobReleased, NodeCordoned
 from gpuyard.model.units import HOUR_MS
@@ -34,7 +34,7 @@ def waiting(yard: Rig) -> tuple[int, int]:
 
 def test_a_blocker_is_told_with_its_lift_as_plain_values(yard: Rig) -> None:
     first, second = waiting(yard)
-    found = explained(yard).why(label_of(str(second)))
+    found = explained(yard).why(parse_label(str(second)))
 
     assert (second, "PENDING", 0, 1, True) == tuple(
         found[key] for key in ("job", "state", "ahead", "waiting", "judged")
@@ -48,7 +48,7 @@ def test_the_books_are_as_they_were(yard: Rig) -> None:
     _first, second = waiting(yard)
     yard.replica.catch_up()
     before = dump(yard.replica.state)
-    explained(yard).why(label_of(str(second)))
+    explained(yard).why(parse_label(str(second)))
     explained(yard).share()
     assert before == dump(yard.replica.state)
 
@@ -62,7 +62,7 @@ def test_the_past_is_answered_from_the_log(yard: Rig) -> None:
     yard.add(JobReleased(yard.now_ms(), second))
     yard.add(NodeCordoned(yard.now_ms(), 0, "fan"))
     then = explained(yard)
-    label = label_of(str(second))
+    label = parse_label(str(second))
 
     codes = [
         [(each["code"], each["by"]) for each in found["blockers"]]
@@ -76,7 +76,7 @@ def test_a_snapshot_on_the_way_makes_no_difference(yard: Rig) -> None:
     assert yard.replica.save(yard.now_ms(), every=1)
     full_ms = yard.now_ms()
     yard.add(JobHeld(yard.now_ms(), second))
-    found = explained(yard).why(label_of(str(second)), full_ms)
+    found = explained(yard).why(parse_label(str(second)), full_ms)
     assert ["ROOM"] == [each["code"] for each in found["blockers"]]
 
 
@@ -84,16 +84,16 @@ def test_times_that_cannot_be_answered_are_told_apart(yard: Rig) -> None:
     yard.now_ms()
     early_ms = yard.time_ms
     first, second = waiting(yard)
-    label = label_of(str(second))
+    label = parse_label(str(second))
     for at_ms, said in ((early_ms, "was not there"), (yard.time_ms + HOUR_MS, "in the future")):
         with pytest.raises(Unacceptable, match=said):
             explained(yard).why(label, at_ms)
     with pytest.raises(NotFound, match="there is no job 99"):
-        explained(yard).why(label_of("99"))
+        explained(yard).why(parse_label("99"))
     with pytest.raises(NotFound, match="there is no job 99"):
-        explained(yard).why(label_of("99"), yard.time_ms)
+        explained(yard).why(parse_label("99"), yard.time_ms)
     yard.end(first)
-    assert "COMPLETED" == explained(yard).why(label_of(str(first)))["state"]
+    assert "COMPLETED" == explained(yard).why(parse_label(str(first)))["state"]
 
 
 def test_before_the_log_begins_nothing_is_known(yard: Rig) -> None:
@@ -104,15 +104,15 @@ def test_before_the_log_begins_nothing_is_known(yard: Rig) -> None:
     yard.add(JobHeld(yard.now_ms(), second))
     yard.replica.store.snapshots.prune(yard.replica.seq)
     with pytest.raises(Unacceptable, match="does not reach back"):
-        explained(yard).why(label_of(str(second)), at_ms)
+        explained(yard).why(parse_label(str(second)), at_ms)
 
 
 def test_of_an_array_the_first_task_that_waits_is_explained(yard: Rig) -> None:
     first, _second = waiting(yard)
     array = yard.submit(gpus=1, array=(0, 1), limit_ms=HOUR_MS)
-    assert f"{array}_0" == explained(yard).why(label_of(str(array)))["label"]
-    assert f"{array}_1" == explained(yard).why(label_of(f"{array}_1"))["label"]
-    assert "RUNNING" == explained(yard).why(label_of(str(first)))["state"]
+    assert f"{array}_0" == explained(yard).why(parse_label(str(array)))["label"]
+    assert f"{array}_1" == explained(yard).why(parse_label(f"{array}_1"))["label"]
+    assert "RUNNING" == explained(yard).why(parse_label(str(first)))["state"]
 
 
 def test_shares_are_told_for_the_tree_or_a_part_of_it(yard: Rig) -> None:
@@ -131,7 +131,7 @@ def test_what_is_out_of_sight_is_not_there_at_any_time(yard: Rig) -> None:
     other = Sight(("elsewhere",))
     for when in (None, at_ms, 5):
         with pytest.raises(NotFound, match=f"there is no job {second}$"):
-            explained(yard).why(label_of(str(second)), when, other)
+            explained(yard).why(parse_label(str(second)), when, other)
     assert [""] == [row["path"] for row in explained(yard).share("", other)["tenants"]]
 
 
@@ -140,5 +140,5 @@ def test_an_array_that_has_ended_tells_of_its_first_task(yard: Rig) -> None:
     for job_id in (array + 1, array + 2):
         yard.start(job_id, 1 << job_id - array)
         yard.end(job_id)
-    found = explained(yard).why(label_of(str(array)))
+    found = explained(yard).why(parse_label(str(array)))
     assert (f"{array}_0", "COMPLETED") == (found["label"], found["state"])

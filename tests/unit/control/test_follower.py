@@ -13,9 +13,9 @@ import pytest
 from gpuyard.control.commands.wishes import BATCH
 from gpuyard.control.refusals import Overloaded, Unacceptable
 from gpuyard.control.replica.follower import Follower
-from gpuyard.control.replica.labels import label_of
-from gpuyard.control.replica.thought import QuestionContext, QuestionRunner, StatePassed
-from gpuyard.control.views.explained import Explained
+from gpuyard.control.replica.labels import parse_label
+from gpuyard.control.replica.questions import QuestionContext, QuestionRunner, StatePassed
+from gpuyard.control.views.explanations import Explained
 from gpuyard.control.views.views import Views
 from gpuyard.core.state.dump import canonical
 from gpuyard.model import Verb
@@ -94,17 +94,17 @@ def test_it_says_why_as_a_copy_does(service: Rig, process: Follower) -> None:
     )
     labels = [str(record.job.label) for record in service.replica.state.jobs.values()]
     for label in [labels[0], labels[1], labels[60], labels[BATCH + 40], *labels[-2:]]:
-        assert near.why(label_of(label)) == far.why(label_of(label)), label
+        assert near.why(parse_label(label)) == far.why(parse_label(label)), label
     assert near.share() == far.share()
     views = [
         Views(service.replica, now_ms, think=think)
         for think in (None, QuestionRunner(service.replica, process))
     ]
-    near_view, far_view = [view.job(label_of(labels[60]), explained=True) for view in views]
+    near_view, far_view = [view.job(parse_label(labels[60]), explained=True) for view in views]
     assert near_view["why"]
     assert near_view == far_view
     then = still(service)
-    assert near.why(label_of(labels[3]), then) == far.why(label_of(labels[3]), then)
+    assert near.why(parse_label(labels[3]), then) == far.why(parse_label(labels[3]), then)
 
 
 def test_it_follows_the_log_and_keeps_nothing_that_an_answer_did(service: Rig, process: Follower) -> None:

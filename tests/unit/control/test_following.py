@@ -23,22 +23,22 @@ def installed(folder: Path, where: str, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_program_registers_its_own() -> None:
-    assert ["fleet", "ledger", "waits"] == [each.name for each in registry.registered()]
+    assert ["fleet", "ledger", "waits"] == [each.name for each in registry.list_projections()]
     mine = GpuTime()
     register(mine)
-    assert mine in registry.registered()
-    assert ["fleet", "gpu-time", "ledger", "waits"] == [each.name for each in registry.registered()]
+    assert mine in registry.list_projections()
+    assert ["fleet", "gpu-time", "ledger", "waits"] == [each.name for each in registry.list_projections()]
 
 
 def test_those_of_installed_packages_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installed(tmp_path, "rigs.gpu_time:GpuTime", monkeypatch)
-    assert ["fleet", "gpu-time", "ledger", "waits"] == [each.name for each in registry.registered()]
+    assert ["fleet", "gpu-time", "ledger", "waits"] == [each.name for each in registry.list_projections()]
 
 
 def test_one_that_cannot_be_loaded_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installed(tmp_path, "rigs.gpu_time:Nothing", monkeypatch)
     with pytest.raises(YardError, match=r"the projection mine \(rigs\.gpu_time:Nothing\) cannot be loaded"):
-        registry.registered()
+        registry.list_projections()
 
 
 @pytest.mark.parametrize(

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from gpuyard.control.admission.wanted import new_job
+from gpuyard.control.admission.wanted import make_job
 from gpuyard.control.foresight.ahead import Foresights
 from gpuyard.control.foresight.oracle import Foresight, answer_of
 from gpuyard.control.refusals import NotFound, Unacceptable
 from gpuyard.control.replica.follower import Follower
-from gpuyard.control.replica.labels import label_of
-from gpuyard.control.replica.thought import QuestionRunner
+from gpuyard.control.replica.labels import parse_label
+from gpuyard.control.replica.questions import QuestionRunner
 from gpuyard.model import CATALOGUE
 from gpuyard.model.units import HOUR_MS
 from rigs.request_service import ROOT, Rig, rig
 
-TWO_GPUS = new_job(command=("true",), gpus=2, name="x", limit_ms=HOUR_MS)
+TWO_GPUS = make_job(command=("true",), gpus=2, name="x", limit_ms=HOUR_MS)
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def ahead(service: Rig) -> Iterator[Foresights]:
 
 
 def eta(ahead: Foresights, label: object) -> dict[str, Any]:
-    return ahead.estimate(label_of(str(label)))
+    return ahead.estimate(parse_label(str(label)))
 
 
 def test_a_waiting_job_has_a_time_and_says_how(service: Rig, ahead: Foresights) -> None:
@@ -123,9 +123,9 @@ def test_a_dry_run_that_must_wait_says_why(service: Rig, ahead: Foresights) -> N
 
 
 def test_a_job_that_could_never_run_is_told_apart_from_one_that_makes_no_sense(ahead: Foresights) -> None:
-    found = ahead.rehearse(ROOT, new_job(command=("true",), gpus=9, name="x"))
+    found = ahead.rehearse(ROOT, make_job(command=("true",), gpus=9, name="x"))
 
     assert not found["would_run"]
     assert "the largest node has 8" in found["why_never"]
     with pytest.raises(Unacceptable, match="unknown class"):
-        ahead.rehearse(ROOT, new_job(command=("true",), klass="nope", name="x"))
+        ahead.rehearse(ROOT, make_job(command=("true",), klass="nope", name="x"))

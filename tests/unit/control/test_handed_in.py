@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuyard.control.upkeep.handed_in import ELSEWHERE, QUIET_MS, Batch, HandedIn
+from gpuyard.control.upkeep.handed_in_samples import ELSEWHERE, QUIET_MS, Batch, HandedIn
 from gpuyard.telemetry.samples import OUT_OF_BOUNDS, TOO_LATE
 from gpuyard.telemetry.series import Series
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.control.admission.wanted import new_job
+from gpuyard.control.admission.wanted import make_job
 from gpuyard.control.clusters import Clusters
 from gpuyard.control.commands.layouts import LayoutRequests, WantedLayout
 from gpuyard.control.commands.requests import RequestService
@@ -71,7 +71,7 @@ class Machine:
 
     def submit(self, **fields: Any) -> int:
         return (
-            self.requests.submit(ROOT, new_job(command=fields.pop("command", ("true",)), **fields))
+            self.requests.submit(ROOT, make_job(command=fields.pop("command", ("true",)), **fields))
             .result(10)
             .first_id
         )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuyard.control.projections.fleet import Fleet
-from gpuyard.control.views.held import CORES, GPUS, HOUR_S, held
+from gpuyard.control.views.held_time import CORES, GPUS, HOUR_S, read_held
 from gpuyard.errors import BadInput
 from gpuyard.model import (
     Ask,
@@ -63,7 +63,7 @@ def ended(job_id: int, start: int, end: int, gpus: int, cpus: int, submitted: in
 
 def divided(store: Any, from_s: int, until_s: int, of: int, *live: Any) -> list[tuple[int, ...]]:
     """Of each hour in seconds: allocated, down, idle, planned, over."""
-    found = held(store, model(*live), from_s, until_s, until_s)
+    found = read_held(store, model(*live), from_s, until_s, until_s)
     (hours,) = found.hours.values()
     return [tuple([each // 1000 for each in hour.divided(of)]) for hour in hours]
 
@@ -74,7 +74,7 @@ def test_a_job_counts_in_each_hour_that_it_ran_in() -> None:
         store, 0, 3 * HOUR_S, GPUS
     )
     assert [5400, 10_800, 5400] == [hour[0] for hour in divided(store, 0, 3 * HOUR_S, CORES)]
-    (run,) = held(store, model(), HOUR_S, 2 * HOUR_S, 3 * HOUR_S).runs
+    (run,) = read_held(store, model(), HOUR_S, 2 * HOUR_S, 3 * HOUR_S).runs
     assert (HOUR_S, 2 * HOUR_S) == (run.from_s, run.until_s)
 
 
@@ -116,7 +116,7 @@ def test_a_node_that_the_projection_does_not_know_counts_as_it_is() -> None:
 
 def test_nothing_is_there_before_the_first_node_and_after_now() -> None:
     store = Store([NodeAdded(7200 * SECOND, each) for each in HERE])
-    found = held(store, model(), 0, 4 * HOUR_S, 3 * HOUR_S)
+    found = read_held(store, model(), 0, 4 * HOUR_S, 3 * HOUR_S)
     assert [0, 0, 8 * 3_600_000, 0] == [hour.had[GPUS] for hour in next(iter(found.hours.values()))]
 
 

@@ -1,6 +1,6 @@
 """Histograms in Prometheus' text."""
 
-from gpuyard.control.replica.tally import Histogram, histogram
+from gpuyard.control.replica.tally import Histogram, histogram_lines
 
 
 def test_a_value_counts_in_every_bucket_that_holds_it() -> None:
@@ -16,6 +16,6 @@ def test_a_value_counts_in_every_bucket_that_holds_it() -> None:
         'gpuyard_wait_seconds_bucket{class="batch",le="+Inf"} 4',
         'gpuyard_wait_seconds_sum{class="batch"} 10.0',
         'gpuyard_wait_seconds_count{class="batch"} 4',
-    ] == histogram("gpuyard_wait_seconds", "Waits.", [({"class": "batch"}, taken)])
-    assert "x_count 4" in histogram("x", "X.", [({}, taken)])
-    assert [] == histogram("x", "X.", [])
+    ] == histogram_lines("gpuyard_wait_seconds", "Waits.", [({"class": "batch"}, taken)])
+    assert "x_count 4" in histogram_lines("x", "X.", [({}, taken)])
+    assert [] == histogram_lines("x", "X.", [])

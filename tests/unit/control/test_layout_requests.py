@@ -9,7 +9,7 @@ import pytest
 from gpuyard.control.clusters import Clusters
 from gpuyard.control.commands.layouts import LayoutRequests, WantedLayout
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Unacceptable
-from gpuyard.control.views.audit import audit
+from gpuyard.control.views.audit import read_audit
 from gpuyard.control.views.defragmenting import defrag_view
 from gpuyard.engines.contract import NoMig, Transient
 from gpuyard.model import (
@@ -79,7 +79,7 @@ def test_a_layout_is_pinned_once_and_is_in_the_audit(shop: Shop) -> None:
     assert [True, True] == [pin["made"] for pin in shop.parts.view()["nodes"][0]["pins"]]
     assert {"node": H100, "released": [0]} == shop.parts.release(ROOT, H100, (0, 5)).result(10)
     assert [1] == [pin["gpu"] for pin in shop.parts.view()["nodes"][0]["pins"]]
-    lines, _more = audit(shop.rig.replica.store, lambda _number: H100)
+    lines, _more = read_audit(shop.rig.replica.store, lambda _number: H100)
     assert [("root", "unpin"), ("root", "pin")] == [(line["who"], line["what"]) for line in lines][:2]
     assert "node n1: GPU 0 to 3g.40gb+2x2g.20gb, GPU 1 to 3g.40gb+2x2g.20gb" == lines[1]["about"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.control.access.people import person
-from gpuyard.control.admission.wanted import new_job
+from gpuyard.control.access.people import find_person
+from gpuyard.control.admission.wanted import make_job
 from gpuyard.control.options import Options
 from gpuyard.control.readiness import NONE_LEADS
 from gpuyard.control.serve import Yard
@@ -31,8 +31,8 @@ def yard(data: Path, *, older_log: bool = False) -> Iterator[Yard]:
 
 
 def submit(here: Yard, *argv: str, gpus: int = 1) -> int:
-    new = new_job(command=argv, gpus=gpus, name="job", cwd="/")
-    return here.requests.submit(person(os.geteuid(), os.getegid()), new).result(10).first_id
+    new = make_job(command=argv, gpus=gpus, name="job", cwd="/")
+    return here.requests.submit(find_person(os.geteuid(), os.getegid()), new).result(10).first_id
 
 
 def backup(data: Path, to: Path) -> None:

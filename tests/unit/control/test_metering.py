@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuyard.control.replica.labels import key_of
+from gpuyard.control.replica.labels import current_key
+from gpuyard.control.upkeep.measured_use import Hold, Told, find_untold
 from gpuyard.control.upkeep.metering import EARLY_PER_H, FORGET_MS, Meter
-from gpuyard.control.upkeep.untold import Hold, Told, untold
 from gpuyard.ledger.units import PARTS
 from gpuyard.model import AttemptMeasured
 from gpuyard.model.units import HOUR_MS, MINUTE_MS
 from gpuyard.store import Lease, StoreError
-from gpuyard.telemetry.samples import believed
+from gpuyard.telemetry.samples import check_sample
 from gpuyard.telemetry.series import SETTLE_MS, Series
 from harness.steered import Steered, steering
 from rigs.request_service import Rig, rig
@@ -54,7 +54,7 @@ class Server:
         job = self.desk.submit(gpus=2)
         self.desk.time_ms = START - 1000
         self.desk.start(job, gpus)
-        return key_of(self.desk.replica.store.yard, self.desk.replica.state.jobs[job])
+        return current_key(self.desk.replica.store.yard, self.desk.replica.state.jobs[job])
 
     def end(self, key: str, at_ms: int) -> None:
         self.desk.time_ms = at_ms - 1000
@@ -70,7 +70,7 @@ class Server:
         }
         told |= {"memory": 64} | more
         named = {f"attempt/{key}/{name}": value for name, value in told.items()}
-        self.series.add(believed(NODE, at_ms, named, now_ms), now_ms)
+        self.series.add(check_sample(NODE, at_ms, named, now_ms), now_ms)
 
     def round(self, now_ms: int, seen: list[str]) -> None:
         self.now_ms = now_ms
@@ -239,7 +239,7 @@ def test_an_attempt_without_samples_has_no_event_and_one_that_tells_no_load_is_u
     now = START + 95 * MINUTE_MS
     for at_ms in range(START + 40 * MINUTE_MS, now, STEP):
         told = {f"attempt/{key}/cpu": at_ms - START, f"attempt/{key}/memory": 7}
-        server.series.add(believed(NODE, at_ms, told, at_ms), at_ms)
+        server.series.add(check_sample(NODE, at_ms, told, at_ms), at_ms)
     server.round(now, [key])
     (found,) = server.events()
 
@@ -311,7 +311,7 @@ def test_use_of_shares_of_slices_and_of_several_nodes() -> None:
         return {name: (times, [busy] * len(times))}
 
     def use(*each: tuple[Hold, dict[str, Any]]) -> tuple[int, int, int]:
-        found = untold([hold for hold, _p in each], [p for _h, p in each], 0, 0, 60_000, Told())
+        found = find_untold([hold for hold, _p in each], [p for _h, p in each], 0, 0, 60_000, Told())
         assert found is not None
         return found.measured_gpu_ms, found.used_gpu_ms, found.estimated_gpu_ms
 

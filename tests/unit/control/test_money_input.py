@@ -9,11 +9,11 @@ import pytest
 from gpuyard.config import ConfigError
 from gpuyard.config.reading import loads
 from gpuyard.control.commands.configs import Configurations, StartFile, put_start
-from gpuyard.control.fleet import chosen
+from gpuyard.control.fleet import choose_fleet
 from gpuyard.control.projections.ledger import Ledger
 from gpuyard.control.refusals import Impossible
-from gpuyard.control.upkeep.filling import Filler
-from gpuyard.control.views.accounts import accounts
+from gpuyard.control.upkeep.projection_filler import Filler
+from gpuyard.control.views.accounts import read_accounts
 from gpuyard.ledger.units import day_text, month_days
 from gpuyard.model.units import DAY_MS, HOUR_MS
 from rigs.request_service import ROOT, Rig, rig
@@ -29,7 +29,7 @@ class Yard:
     def __init__(self, service: Rig) -> None:
         self.service = service
         service.time_ms = OCTOBER[0] * DAY_MS
-        fleet = chosen(loads(PRICED), "")
+        fleet = choose_fleet(loads(PRICED), "")
         self.configs = Configurations(
             service.replica, service.committer, fleet, "", service.now_ms, service.people
         )
@@ -63,7 +63,9 @@ class Yard:
     def october(self) -> tuple[Any, ...]:
         """What the month cost, day by day."""
         self.filled()
-        return tuple(accounts(self.service.replica.store, *OCTOBER, self.service.now_ms()).lines(["day"]))
+        return tuple(
+            read_accounts(self.service.replica.store, *OCTOBER, self.service.now_ms()).lines(["day"])
+        )
 
 
 @pytest.fixture
@@ -127,7 +129,7 @@ def test_prices_of_a_closed_month_stay_as_they_are(yard: Yard) -> None:
     assert [] == [each for each in yard.notes(later) if "closed" in each]
     yard.apply(dearer)
     assert before == yard.october()
-    november = accounts(yard.service.replica.store, NOVEMBER[0], NOVEMBER[0] + 1, yard.service.now_ms())
+    november = read_accounts(yard.service.replica.store, NOVEMBER[0], NOVEMBER[0] + 1, yard.service.now_ms())
     assert 3_000_000 == november.prices.price(next(iter(november.places.values())), NOVEMBER[0])
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from gpuyard.control.loop.observe import node_events
 from gpuyard.control.refusals import NotFound, Unacceptable
-from gpuyard.control.replica.labels import number_of, numbers_named
+from gpuyard.control.replica.labels import find_node, find_nodes
 from gpuyard.core import State, apply
 from gpuyard.core.state.dump import canonical, dump, load
 from gpuyard.engines.contract import NodeReport
@@ -57,14 +57,14 @@ def test_a_cluster_that_got_another_name_keeps_its_nodes() -> None:
 def test_people_name_the_cluster_where_the_name_of_a_node_is_not_enough() -> None:
     state = both()
     apply(state, NodeAdded(0, replace(EAST, name="n2")))
-    assert [0, 1] == numbers_named(state, "n1")
-    assert 2 == number_of(state, "n2")
-    assert 1 == number_of(state, "west:n1")
+    assert [0, 1] == find_nodes(state, "n1")
+    assert 2 == find_node(state, "n2")
+    assert 1 == find_node(state, "west:n1")
     with pytest.raises(Unacceptable, match="clusters east and west each have a node 'n1'") as refused:
-        number_of(state, "n1")
+        find_node(state, "n1")
     assert "Say which one: east:n1." == refused.value.hint
     with pytest.raises(NotFound, match="did you mean"):
-        number_of(state, "n11")
+        find_node(state, "n11")
 
 
 def test_a_job_may_ask_for_a_node_of_one_cluster() -> None:

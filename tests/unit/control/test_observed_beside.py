@@ -13,7 +13,7 @@ from gpuyard.control.commands.wishes import Wish
 from gpuyard.control.loop.loop import Controller
 from gpuyard.control.loop.observing import Recorder
 from gpuyard.control.refusals import Impossible
-from gpuyard.control.replica.labels import label_of
+from gpuyard.control.replica.labels import parse_label
 from gpuyard.control.views.queue_list import Filter
 from gpuyard.control.views.views import Views
 from gpuyard.core.state.dump import dump, load
@@ -146,8 +146,8 @@ def test_ids_of_the_yard_go_on_and_a_job_of_slurm_is_found_with_its_cluster(yard
     views = Views(yard.replica, lambda: yard.world.now_ms)
 
     assert [1, 2] == own
-    assert "ann" == views.job(label_of("1"))["user"]
-    found = {text: views.job(label_of(text)) for text in ("1", "rig:1", "rig:2_3", "rig:5")}
+    assert "ann" == views.job(parse_label("1"))["user"]
+    found = {text: views.job(parse_label(text)) for text in ("1", "rig:1", "rig:2_3", "rig:5")}
     assert list(found) == [job["label"] for job in found.values()]
     assert [1, *[FIRST_EXTERNAL_ID + i for i in range(3)]] == [job["id"] for job in found.values()]
     assert ["1", "2", "rig:1", "rig:2_3"] == sorted([row[1] for row in listed(views)["rows"]])

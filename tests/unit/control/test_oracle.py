@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from gpuyard.control.foresight.oracle import Foresight, Question, answer_of, foresee
-from gpuyard.control.replica.thought import QuestionContext
+from gpuyard.control.replica.questions import QuestionContext
 from gpuyard.core.state.dump import dump, load
 from gpuyard.model import Job, JobSpec, JobSubmitted
 from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS, NO_LIMIT_MS

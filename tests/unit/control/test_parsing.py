@@ -19,7 +19,7 @@ from gpuyard.control.forking import GivenUp, Wanted
 from gpuyard.control.parsing import Parser
 from gpuyard.control.refusals import Overloaded, Unacceptable
 from gpuyard.errors import BadInput, Misuse
-from gpuyard.intake.understood import understood
+from gpuyard.intake.job_texts import understand
 from gpuyard.keys.problems import ConfigError
 from harness.patience import until
 
@@ -169,4 +169,4 @@ def test_a_file_of_9000_jobs_is_read_and_too_long_for_one_answer(parse: Parser) 
     text = "---\n".join([f"name: j{n}\ncommand: ['true']\n" for n in range(9_000)])
 
     with pytest.raises(BadInput, match="it has 9,000 jobs, and 100 are read at once"):
-        parse(understood, text, "many.yaml", "/", False, 0)
+        parse(understand, text, "many.yaml", "/", False, 0)

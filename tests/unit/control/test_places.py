@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.control.notes import read_by_all
-from gpuyard.control.places import DataDir, named_store
+from gpuyard.control.places import DataDir, resolve_store
 from gpuyard.errors import YardError
 
 
@@ -67,22 +67,22 @@ def test_a_stores_url_need_not_stand_on_the_command_line(
 ) -> None:
     """Every user of the machine can read it there, with its password."""
     monkeypatch.delenv("YARD_STORE", raising=False)
-    assert ["", URL] == [named_store(""), named_store(URL)]
+    assert ["", URL] == [resolve_store(""), resolve_store(URL)]
     file = tmp_path / "store"
     file.write_text(f"{URL}\n")
     file.chmod(0o600)
-    assert URL == named_store(f"@{file}")
+    assert URL == resolve_store(f"@{file}")
     monkeypatch.setenv("YARD_STORE", f"@{file}")
-    assert [URL, "yard.db"] == [named_store(""), named_store("yard.db")]
+    assert [URL, "yard.db"] == [resolve_store(""), resolve_store("yard.db")]
     file.chmod(0o640)
     with pytest.raises(YardError, match="can be read by others"):
-        named_store("")
+        resolve_store("")
     with pytest.raises(YardError, match="cannot be read"):
-        named_store(f"@{tmp_path}/nothing")
+        resolve_store(f"@{tmp_path}/nothing")
     file.chmod(0o600)
     file.write_text("")
     with pytest.raises(YardError, match="names no store"):
-        named_store("")
+        resolve_store("")
 
 
 def test_a_key_that_everybody_can_read_is_named(tmp_path: Path) -> None:

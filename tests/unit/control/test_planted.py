@@ -14,9 +14,9 @@ from gpuyard.control.commands.configs import Proposal
 from gpuyard.control.foresight.previews import Previews
 from gpuyard.control.parsing import Parser
 from gpuyard.control.replica.follower import Follower
-from gpuyard.control.replica.thought import QuestionContext
+from gpuyard.control.replica.questions import QuestionContext
 from gpuyard.control.upkeep.reading_ahead import ReadingAhead
-from gpuyard.engines import apart
+from gpuyard.engines import engine_process
 from gpuyard.keys.problems import ConfigError
 from harness.patience import until
 from harness.planted_folder import PlantedFolder
@@ -70,12 +70,12 @@ def test_a_preview_runs_none_of_it(planted: PlantedFolder, tmp_path: Path) -> No
 
 
 def test_a_new_process_of_the_engine_runs_none_of_it(planted: PlantedFolder) -> None:
-    line = apart._anew()
+    line = engine_process._anew()
     try:
         comm = Path(f"/proc/{line.process.pid}/comm")
         until(lambda: comm.read_text(encoding="utf-8") == "yard-engine\n")
     finally:
-        apart.end(line)
+        engine_process.end(line)
 
 
 def test_the_yards_of_a_demo_run_none_of_it(planted: PlantedFolder) -> None:

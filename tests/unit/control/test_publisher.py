@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from gpuyard.control.admission.entering import events_of
+from gpuyard.control.admission.entering import make_events
 from gpuyard.control.admission.wanted import Wanted
 from gpuyard.control.reading.model import Model
 from gpuyard.control.reading.publisher import PATIENCE_S, STALE_S, Publisher, own_write_s
@@ -45,7 +45,7 @@ class Reader:
 
     def submit(self, tasks: int, user: str = "") -> None:
         spec, job = JobSpec("a", Ask(Whole(1)), user=user), Wanted(array=tuple(range(tasks)))
-        self.store.submit([Submission(lambda i: events_of(job, spec, i, 5, {}), job.ids)], 5)
+        self.store.submit([Submission(lambda i: make_events(job, spec, i, 5, {}), job.ids)], 5)
 
     def listed(self) -> int:
         return self.publisher.latest(listing=True).jobs.count

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.control.admission.entering import events_of
+from gpuyard.control.admission.entering import make_events
 from gpuyard.control.admission.wanted import Wanted
 from gpuyard.control.replica.forked_work import ForkedWork
 from gpuyard.control.replica.replica import LIMITS, Draft, Replica, ReplicaLimits
@@ -62,7 +62,7 @@ TASKS = 3_000
 def submit_array(store: MemoryStore | Store) -> None:
     spec = JobSpec("a", Ask(Whole(1)))
     job = Wanted(array=tuple(range(TASKS)))
-    store.submit([Submission(lambda i: events_of(job, spec, i, 5, {}), job.ids)], 5)
+    store.submit([Submission(lambda i: make_events(job, spec, i, 5, {}), job.ids)], 5)
 
 
 def test_others_have_the_lock_while_a_long_array_is_folded() -> None:

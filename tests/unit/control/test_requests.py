@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from gpuyard.control.admission.wanted import new_job
+from gpuyard.control.admission.wanted import make_job
 from gpuyard.control.commands.wishes import Gone
 from gpuyard.control.projections.ledger import Ledger, closed_day
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Overloaded, Unacceptable
-from gpuyard.control.replica.labels import label_of
-from gpuyard.control.upkeep.filling import Filler
-from gpuyard.control.views.audit import audit
-from gpuyard.control.views.explained import Explained
+from gpuyard.control.replica.labels import parse_label
+from gpuyard.control.upkeep.projection_filler import Filler
+from gpuyard.control.views.audit import read_audit
+from gpuyard.control.views.explanations import Explained
 from gpuyard.engines.contract import Recipe
 from gpuyard.model import (
     Ask,
@@ -174,7 +174,9 @@ def test_tenants_are_known_or_below_a_known_one(tmp_path: Path) -> None:
             service.submit(tenant="reserch")
         with pytest.raises(Unacceptable, match="names no tenant"):
             service.submit()
-        job_id = service.requests.submit(ROOT, new_job(command=("x",), tenant="research")).result(10).first_id
+        job_id = (
+            service.requests.submit(ROOT, make_job(command=("x",), tenant="research")).result(10).first_id
+        )
         assert 4 == job_id
 
 
@@ -203,7 +205,7 @@ def test_a_wish_is_written_and_what_makes_no_sense_is_refused(service: Rig) -> N
 def test_a_cancelled_waiting_job_is_in_the_history_with_by_whom(service: Rig) -> None:
     job_id = service.submit()
     ask(service, Verb.CANCEL, job_id)
-    view = service.views.job(label_of(str(job_id)))
+    view = service.views.job(parse_label(str(job_id)))
 
     assert (JobState.CANCELLED.value, "cancelled by root", None) == (
         view["state"],
@@ -317,10 +319,10 @@ def test_an_administrator_moves_waiting_jobs_to_the_top(
     assert 2 == ask(service, Verb.TOP, array)["jobs"]
     first, second = (service.replica.state.jobs[array + 1 + index] for index in range(2))
     assert (2, 1, "root") == (first.boost, second.boost, first.moved_by)
-    assert "root" == service.views.job(label_of(f"{array}_0"))["moved_by"]
-    told = Explained(service.replica, service.now_ms).why(label_of(f"{array}_0"))
+    assert "root" == service.views.job(parse_label(f"{array}_0"))["moved_by"]
+    told = Explained(service.replica, service.now_ms).why(parse_label(f"{array}_0"))
     assert told["ahead"] == 0
-    lines, _more = audit(service.replica.store, str)
+    lines, _more = read_audit(service.replica.store, str)
     assert ("root", "top", f"2 jobs, job {array + 2} first") == tuple(
         lines[0][k] for k in ("who", "what", "about")
     )
@@ -363,7 +365,7 @@ def test_nodes_are_drained_and_taken_back(service: Rig) -> None:
 
 
 def test_a_key_that_is_used_again_does_it_once(service: Rig) -> None:
-    new = new_job(command=("true",), gpus=1)
+    new = make_job(command=("true",), gpus=1)
     key = Idempotency("0", "k", "h")
     first = service.requests.submit(ROOT, new, key).result(10)
     again = service.requests.submit(ROOT, new, key).result(10)
@@ -386,8 +388,8 @@ def test_all_that_waits_is_written_at_once_and_a_bad_one_spoils_no_other(
         return real(batch, now_ms)
 
     with store.doing(submit=submit):
-        good = [service.requests.submit(ROOT, new_job(command=("true",), gpus=1)) for _ in range(5)]
-        bad = service.requests.submit(ROOT, new_job(command=("true",), gpus=99))
+        good = [service.requests.submit(ROOT, make_job(command=("true",), gpus=1)) for _ in range(5)]
+        bad = service.requests.submit(ROOT, make_job(command=("true",), gpus=99))
         gate.set()
 
         assert [1, 2, 3, 4, 5] == [future.result(10).first_id for future in good]
@@ -441,7 +443,7 @@ def test_a_store_that_is_full_is_told_to_everybody_and_the_desk_goes_on(
 @pytest.mark.parametrize("text", ["", "0", "-1", "01", "1_", "_1", "1_2_3", "1.0", "x", "9" * 40, "\u0661"])
 def test_a_label_is_a_positive_number_or_two(text: str) -> None:
     with pytest.raises(Unacceptable):
-        label_of(text)
+        parse_label(text)
 
 
 def test_a_month_is_closed_once_after_its_end_by_an_administrator(service: Rig) -> None:
@@ -467,7 +469,7 @@ def test_a_month_is_closed_once_after_its_end_by_an_administrator(service: Rig) 
         with pytest.raises(Impossible, match=f"{month} is closed already"):
             service.requests.close_month(ROOT, month).result(10)
 
-    lines, _more = audit(service.replica.store, str)
+    lines, _more = read_audit(service.replica.store, str)
     assert ["2026-11"] == [line["about"] for line in lines if line["what"] == "close month"]
     # Another process knows it from the books.
     while filler.step(lease.epoch):

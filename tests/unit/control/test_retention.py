@@ -16,8 +16,8 @@ from gpuyard.control.clusters import Clusters
 from gpuyard.control.duties.retention import EVERY_S, duty
 from gpuyard.control.duties.rounds import RunningDuty
 from gpuyard.control.refusals import Removed, Unacceptable
-from gpuyard.control.replica.labels import attempt_key, label_of
-from gpuyard.control.upkeep.retention import PruneCursor, Pruner, PruneWish, Tally, cursor_of
+from gpuyard.control.replica.labels import attempt_key, parse_label
+from gpuyard.control.upkeep.retention import PruneCursor, Pruner, PruneWish, Tally, parse_cursor
 from gpuyard.engines.contract import Leftover
 from gpuyard.engines.machine.leftovers import REMOVED, Leftovers
 from gpuyard.model import ConfigSet, Retention
@@ -99,7 +99,7 @@ class Yard:
     def left(self, job_id: int) -> str:
         """What is there of a job: its environment, its script, its log, its folder."""
         try:
-            _view, recipe = self.requests.views.recipe(label_of(str(job_id)))
+            _view, recipe = self.requests.views.recipe(parse_label(str(job_id)))
         except Removed:
             recipe = {"env": {}, "command": []}
         assert "TOKEN" in recipe["env"] or not recipe["env"]
@@ -136,9 +136,9 @@ def test_each_kind_is_kept_for_as_long_as_yard_yaml_says(yard: Yard) -> None:
         done = yard.keeper.by_itself()
         assert left == yard.left(job), (days, done)
         if left == "slf":
-            _view, recipe = service.views.recipe(label_of(str(job)))
+            _view, recipe = service.views.recipe(parse_label(str(job)))
             assert "retention" == recipe["removed"]["environments"]["by"]
-    view = service.views.job(label_of(str(job)), explained=True)
+    view = service.views.job(parse_label(str(job)), explained=True)
     assert {"scripts", "folders"} == set(view["removed"])
     assert "retention" == view["removed"]["scripts"]["by"]
 
@@ -178,7 +178,7 @@ def test_images_go_a_while_after_their_last_use(yard: Yard) -> None:
 def test_what_is_gone_is_said_with_its_day(yard: Yard) -> None:
     job = yard.run()
     yard.walk(NOW)
-    label, views = label_of(str(job)), yard.requests.views
+    label, views = parse_label(str(job)), yard.requests.views
     with pytest.raises(
         Removed, match=rf"the script of job {job} was removed on 1970-01-01 by ana, with `yard prune`"
     ):
@@ -186,7 +186,7 @@ def test_what_is_gone_is_said_with_its_day(yard: Yard) -> None:
     with pytest.raises(Removed, match=rf"the log of job {job} was removed on 1970-01-01"):
         views.check_kept(views.job(label, brief=True), "logs")
     again = yard.run()
-    views.check_kept(views.job(label_of(str(again)), brief=True), "logs")
+    views.check_kept(views.job(parse_label(str(again)), brief=True), "logs")
     assert "es" == yard.left(job), "the same script was submitted again"
 
 
@@ -278,7 +278,7 @@ def test_a_folder_that_does_not_answer_is_left_alone(yard: Yard, where: str) -> 
 
 def test_a_walk_goes_on_where_a_reply_said(yard: Yard) -> None:
     for place in (PruneCursor(), PruneCursor("scripts", 17, "ab" * 32), PruneCursor("logs", 5, "3")):
-        assert place == cursor_of(str(place))
+        assert place == parse_cursor(str(place))
     wrong = (
         "",
         "logs",
@@ -291,7 +291,7 @@ def test_a_walk_goes_on_where_a_reply_said(yard: Yard) -> None:
     )
     for text in wrong:
         with pytest.raises(Unacceptable):
-            cursor_of(text)
+            parse_cursor(text)
 
 
 def test_it_looks_by_itself_while_it_leads(yard: Yard) -> None:

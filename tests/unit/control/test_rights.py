@@ -18,10 +18,10 @@ from gpuyard.control.access.rights import (
     Sight,
     below,
     check_ever,
+    find_sight,
     may,
     may_ever,
     may_give,
-    sight,
 )
 from gpuyard.control.refusals import Forbidden
 from gpuyard.wire.endpoints import Action
@@ -70,7 +70,7 @@ def test_an_admin_of_a_tenant_is_none_of_the_yard() -> None:
 
 def test_without_rights_there_is_nothing() -> None:
     assert [] == [action for action in Action if action is not Action.ANYBODY and may_ever((), action)]
-    assert not sight(()).sees("anything")
+    assert not find_sight(()).sees("anything")
     assert not Sight(()).whole
 
 
@@ -79,7 +79,7 @@ def test_neighbours_on_one_machine_see_each_other_and_read_only_their_own() -> N
     assert may(NEIGHBOUR, Action.READ_JOB, "x", own=True)
     assert not may(NEIGHBOUR, Action.READ_JOB, "x")
     assert not may(NEIGHBOUR, Action.ACT_ON_JOB, "x")
-    assert ALL == sight(NEIGHBOUR)
+    assert ALL == find_sight(NEIGHBOUR)
 
 
 @pytest.mark.parametrize(

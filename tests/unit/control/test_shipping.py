@@ -8,10 +8,10 @@ import pytest
 
 from gpuyard.control.clusters import Clusters
 from gpuyard.control.replica.labels import attempt_key
-from gpuyard.control.upkeep.shipping import Shipper, back_off_s
+from gpuyard.control.upkeep.log_sender import Shipper, back_off_s
 from gpuyard.engines.contract import LogPiece, offset_of
 from gpuyard.shipping.contract import Away, Refused, SinkSpec
-from gpuyard.shipping.lines import Line
+from gpuyard.shipping.lines import LogLine
 from rigs.request_service import ANA, Rig, rig
 
 
@@ -19,10 +19,10 @@ class Receiver:
     """Takes lines; does not want some, and may be away."""
 
     def __init__(self) -> None:
-        self.lines: list[Line] = []
+        self.lines: list[LogLine] = []
         self.away = False
 
-    def send(self, lines: Sequence[Line]) -> int:
+    def send(self, lines: Sequence[LogLine]) -> int:
         if self.away:
             raise Away("nobody is there", 7.0)
         if any(["poison" in line.text for line in lines]):

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from gpuyard.control.access.rights import Sight
-from gpuyard.control.replica.labels import key_of, node_key
+from gpuyard.control.replica.labels import current_key, node_key
 from gpuyard.control.upkeep import watching
-from gpuyard.control.upkeep.handed_in import Batch
+from gpuyard.control.upkeep.handed_in_samples import Batch
 from gpuyard.control.upkeep.watching import Watch
 from gpuyard.control.views.gpus import gpus_view
 from gpuyard.control.views.scheduler_metrics import NodeNames
@@ -60,7 +60,7 @@ def service(tmp_path: Path) -> Iterator[Rig]:
 def test_a_job_has_the_memory_of_its_attempt(service: Rig) -> None:
     job = service.submit(gpus=2)
     service.start(job, 0b11)
-    key = key_of("y", service.replica.state.jobs[job])
+    key = current_key("y", service.replica.state.jobs[job])
     engine = Tells()
     engine.found = (GpuSignals("n1", 1, 81_920, 87, 9000, 412, 61, ((key, 7000), ("z-1-1-1", 5)), 2000),)
     view = gpus_view(service.replica, {"box": engine}, "y")  # type: ignore[arg-type]
@@ -118,7 +118,7 @@ def test_what_a_collector_told_last_stands_with_its_age_and_what_it_left_out_is_
 ) -> None:
     job = service.submit(gpus=1)
     service.start(job, 0b1)
-    key = key_of("y", service.replica.state.jobs[job])
+    key = current_key("y", service.replica.state.jobs[job])
     clock = [service.now_ms()]
     watch = Watch(str(tmp_path / "series.db"), {}, lambda: clock[0], lambda: True)
     told = {"gpu/0/busy": [934], "gpu/0/memory_used": [3000], "gpu/0/memory_free": [78_920]}

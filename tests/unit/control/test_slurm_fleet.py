@@ -6,7 +6,7 @@ import pytest
 
 from gpuyard.config.reading import loads
 from gpuyard.control.commands.configs import fleet_differences
-from gpuyard.control.fleet import Fleet, chosen
+from gpuyard.control.fleet import Fleet, choose_fleet
 from gpuyard.engines.contract import Permanent
 from gpuyard.engines.registry import runnable
 from gpuyard.engines.slurm.calls.client import CommandClient
@@ -19,7 +19,7 @@ FILE = "version: 1\nclusters: {{hpc: {{engine: slurm, {keys}}}}}\n"
 
 
 def fleet_of(keys: str, emulate: str = "") -> Fleet:
-    return chosen(loads(FILE.format(keys=keys), "yard.yaml"), emulate)
+    return choose_fleet(loads(FILE.format(keys=keys), "yard.yaml"), emulate)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_other_keys_in_the_file_take_a_restart() -> None:
     assert [] == fleet_differences(here, same)
     told = "the keys of its engine are others in the file: that takes a restart, `yard up --config FILE`"
     assert [told] == fleet_differences(here, other) == fleet_differences(here, watched)
-    machine = chosen(loads("version: 1\nclusters: {hpc: {}}\n", "yard.yaml"), "")
+    machine = choose_fleet(loads("version: 1\nclusters: {hpc: {}}\n", "yard.yaml"), "")
     assert "its engine is slurm here and local in the file" in fleet_differences(here, machine)[0]
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from gpuyard.control.loop.observing import LOST_MS
 from gpuyard.control.refusals import NotFound
-from gpuyard.control.replica.labels import label_of
-from gpuyard.control.views.explained import Explained
+from gpuyard.control.replica.labels import parse_label
+from gpuyard.control.views.explanations import Explained
 from gpuyard.control.views.views import Views
 from gpuyard.engines.contract import Answer, Permanent, StopRequest
 from gpuyard.engines.observer import LooksOn
@@ -184,11 +184,11 @@ def test_a_requeued_job_is_two_tries_and_a_reused_id_another_job(watched: Watche
     views = Views(watched.replica, lambda: watched.world.now_ms)
     watched.look(20)
     watched.look()
-    (first,) = views.job(label_of("6"))["tries"]
+    (first,) = views.job(parse_label("6"))["tries"]
     for _ in range(3):
         watched.look(30)
     assert 2 == len(watched.ended())
-    tries = views.job(label_of("6"))["tries"]
+    tries = views.job(parse_label("6"))["tries"]
     assert [(1, "CANCELLED", at(1), at(10), ["n1"]), (2, "COMPLETED", at(30), at(50), ["n1"])] == [
         tuple(each[name] for name in ("attempt", "outcome", "started_ms", "ended_ms", "nodes"))
         for each in tries
@@ -202,7 +202,7 @@ def test_a_requeued_job_is_two_tries_and_a_reused_id_another_job(watched: Watche
         (f"6@{at(4000)}", "FAILED", at(4001), at(4002), 1),
     ] == watched.ended()
     # The id stands for the last of them, which has nothing to do with the others.
-    last = views.job(label_of("6"))
+    last = views.job(parse_label("6"))
     assert ("6", "FAILED", []) == (last["label"], last["state"], last["tries"])
 
 
@@ -340,7 +340,7 @@ def test_why_has_slurms_reason_and_ours(watched: Watched) -> None:
         return told.reason if told is not None else ""
 
     found = Explained(watched.replica, lambda: world.now_ms, said, said_by=lambda _: "Slurm").why(
-        label_of("9")
+        parse_label("9")
     )
 
     assert ("9", "QOSMaxGRESPerUser", "Slurm") == (found["label"], found["said"], found["said_by"])
@@ -348,7 +348,7 @@ def test_why_has_slurms_reason_and_ours(watched: Watched) -> None:
     views = Views(watched.replica, lambda: world.now_ms, said)
     assert "QOSMaxGRESPerUser" == listed(views)["rows"][-1][-1]
     with pytest.raises(NotFound):
-        views.job(label_of("77"))
+        views.job(parse_label("77"))
 
 
 def test_only_commands_that_read_are_run() -> None:

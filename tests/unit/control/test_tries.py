@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gpuyard.control.replica.labels import label_of
+from gpuyard.control.replica.labels import parse_label
 from gpuyard.control.replica.replica import Draft
-from gpuyard.control.views.explained import Explained
+from gpuyard.control.views.explanations import Explained
 from gpuyard.control.views.queue_list import Filter
 from gpuyard.core import State, dump, load
 from gpuyard.model import (
@@ -45,7 +45,7 @@ def stop(yard: Rig, job_id: int, cause: StopCause, for_job: int = 0, why: str = 
 
 
 def tries(yard: Rig, job_id: int, *fields: str) -> list[Any]:
-    found = yard.views.job(label_of(str(job_id)))["tries"]
+    found = yard.views.job(parse_label(str(job_id)))["tries"]
     return [each[fields[0]] if len(fields) == 1 else tuple(each[name] for name in fields) for each in found]
 
 
@@ -74,7 +74,7 @@ def test_every_try_is_told_while_the_job_waits_runs_and_when_it_has_ended(yard: 
         "nodes": ["n1"], "gpu_indices": [[0, 2]], "outcome": "NODE_FAIL", "exit_code": 9,
         "why": "its supervisor was killed",
     }  # fmt: skip
-    (found,) = yard.views.job(label_of(str(job_id)))["tries"]
+    (found,) = yard.views.job(parse_label(str(job_id)))["tries"]
     assert first == {name: value for name, value in found.items() if name not in ("started", "ended")}
     assert found["ended"].endswith("Z")
     yard.start(job_id, 0b11)
@@ -87,7 +87,7 @@ def test_every_try_is_told_while_the_job_waits_runs_and_when_it_has_ended(yard: 
     # What lists jobs does not ask for it.
     assert "tries" not in yard.views.jobs(Filter(), None, 9)[0][0]
     assert "tries" not in yard.views.history(Filter(), None, None, 9)[0][0]
-    assert "tries" not in yard.views.job(label_of(str(job_id)), brief=True)
+    assert "tries" not in yard.views.job(parse_label(str(job_id)), brief=True)
 
 
 def test_a_job_that_is_cancelled_while_it_waits_again_has_the_tries_it_had(yard: Rig) -> None:
@@ -121,9 +121,9 @@ def test_a_task_of_an_array_has_its_own(yard: Rig) -> None:
     array = yard.submit(array=(0, 1))
     yard.start(array + 2)
     lose(yard, array + 2)
-    assert [1] == [each["attempt"] for each in yard.views.job(label_of(f"{array}_1"))["tries"]]
-    assert [] == yard.views.job(label_of(f"{array}_0"))["tries"]
-    assert "tries" not in yard.views.job(label_of(str(array)))
+    assert [1] == [each["attempt"] for each in yard.views.job(parse_label(f"{array}_1"))["tries"]]
+    assert [] == yard.views.job(parse_label(f"{array}_0"))["tries"]
+    assert "tries" not in yard.views.job(parse_label(str(array)))
 
 
 def test_an_end_that_does_not_hold_leaves_no_try(yard: Rig) -> None:
@@ -164,7 +164,7 @@ def test_they_can_be_made_anew_from_the_log(yard: Rig) -> None:
 def test_why_tells_how_the_try_before_ended_now_and_then(yard: Rig) -> None:
     explained = Explained(yard.replica, yard.now_ms)
     job_id = yard.submit(gpus=8)
-    label = label_of(str(job_id))
+    label = parse_label(str(job_id))
     assert explained.why(label)["last_try"] is None
     yard.start(job_id, 0xFF)
     assert explained.why(label)["last_try"] is None
@@ -184,7 +184,7 @@ def test_why_tells_how_the_try_before_ended_now_and_then(yard: Rig) -> None:
 
 def test_answers_are_as_they_are_described(yard: Rig) -> None:
     job_id = yard.submit()
-    label = label_of(str(job_id))
+    label = parse_label(str(job_id))
     for ends in (lambda: lose(yard, job_id), lambda: yard.end(job_id)):
         yard.start(job_id)
         running = held_to("JobView", yard.views.job(label, explained=True))
@@ -199,10 +199,10 @@ def test_answers_are_as_they_are_described(yard: Rig) -> None:
 def test_a_job_waits_all_the_time_that_it_does_not_run(yard: Rig) -> None:
     """Before its first try and between its tries; what it says is the same live, ended, and made anew from a dump."""
     job_id = yard.submit()
-    submitted_ms = yard.views.job(label_of(str(job_id)))["submitted_ms"]
+    submitted_ms = yard.views.job(parse_label(str(job_id)))["submitted_ms"]
 
     def told() -> tuple[int | None, int]:
-        found = yard.views.job(label_of(str(job_id)))
+        found = yard.views.job(parse_label(str(job_id)))
         return found["waited_ms"], found["ran_ms"]
 
     yard.time_ms = submitted_ms + 10_000

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from gpuyard.api.edge.routes import encoded_list
+from gpuyard.api.edge.routes import encode_list
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.admission.dependencies import Dependency
 from gpuyard.control.clock import time_text
 from gpuyard.control.reading import publisher
 from gpuyard.control.reading.model import Model
-from gpuyard.control.reading.plain_views import MORE_COLUMNS, NEW_TEXT, View, live_job
+from gpuyard.control.reading.plain_views import MORE_COLUMNS, NEW_TEXT, View, live_job_view
 from gpuyard.control.reading.publisher import PublishingLimits
 from gpuyard.control.refusals import NotFound
-from gpuyard.control.replica.labels import label_of
+from gpuyard.control.replica.labels import parse_label
 from gpuyard.control.views import views
 from gpuyard.control.views.queue_list import Filter
 from gpuyard.core.jobs.records import JobRecord
@@ -45,9 +45,9 @@ def yard(tmp_path: Path) -> Iterator[Rig]:
 def test_a_live_and_an_ended_job_have_the_same_form(yard: Rig) -> None:
     job_id = yard.submit(limit_ms=60_000)
     yard.start(job_id)
-    live = yard.views.job(label_of("1"))
+    live = yard.views.job(parse_label("1"))
     yard.end(job_id, Outcome.FAILED, 7)
-    ended = yard.views.job(label_of("1"))
+    ended = yard.views.job(parse_label("1"))
 
     # What it waited for, and whose hand moved it up the line, is nobody's concern any more.
     assert live.keys() - {"waits_for", "moved_by"} == ended.keys()
@@ -68,16 +68,16 @@ def test_an_array_is_the_sum_of_its_tasks(yard: Rig) -> None:
     array = yard.submit(array=(0, 5))
     yard.start(array + 1)
     yard.end(array + 1)
-    view = yard.views.job(label_of(str(array)))
+    view = yard.views.job(parse_label(str(array)))
 
     assert (True, 2, {"COMPLETED": 1, "PENDING": 1}, "PENDING") == tuple(
         view[key] for key in ("array", "tasks", "states", "state")
     )
-    assert "COMPLETED" == yard.views.job(label_of(f"{array}_0"))["state"]
-    assert array + 2 == yard.views.job(label_of(f"{array}_5"))["id"]
+    assert "COMPLETED" == yard.views.job(parse_label(f"{array}_0"))["state"]
+    assert array + 2 == yard.views.job(parse_label(f"{array}_5"))["id"]
     for label in (f"{array}_1", "99"):
         with pytest.raises(NotFound):
-            yard.views.job(label_of(label))
+            yard.views.job(parse_label(label))
 
 
 def test_pages_hold_every_job_once_newest_first(yard: Rig) -> None:
@@ -128,7 +128,7 @@ def test_reasons_are_those_of_the_last_pass_as_far_as_they_still_hold(yard: Rig)
     assert ["", NEW_TEXT] == reasons(), "no pass has looked at it, and no reader does"
     yard.judge()
     assert ["", "no room"] == reasons()
-    assert "no room" == yard.views.job(label_of(str(first)))["reason"]
+    assert "no room" == yard.views.job(parse_label(str(first)))["reason"]
     yard.submit(gpus=4)
     assert ["", "no room", NEW_TEXT] == reasons()
     yard.end(running)
@@ -138,7 +138,7 @@ def test_reasons_are_those_of_the_last_pass_as_far_as_they_still_hold(yard: Rig)
 
 def test_a_wide_queue_says_what_a_job_waits_for(yard: Rig) -> None:
     first = yard.submit(gpus=8)
-    after = Dependency("afterok", label_of(str(first)))
+    after = Dependency("afterok", parse_label(str(first)))
     waits = yard.submit(dependencies=(after,), pools=("p",), cpu_milli=1500)
     array = yard.submit(array=(3, 4, 5), array_limit=2)
     queue = listed(yard.views, wide=True)
@@ -157,16 +157,16 @@ def test_a_job_says_where_it_writes(yard: Rig) -> None:
     job_id = yard.submit(cwd="/work", stdout="slurm-%j.out")
     files = {"cwd": "/work", "stdout": "slurm-%j.out", "stderr": ""}
     wanted = {"command": ["true"], "script": False, "ranks": 0, **files}
-    assert wanted == yard.views.job(label_of(str(job_id)), explained=True)["files"]
+    assert wanted == yard.views.job(parse_label(str(job_id)), explained=True)["files"]
     yard.start(job_id)
     yard.end(job_id)
-    assert wanted == yard.views.job(label_of(str(job_id)), explained=True)["files"]
+    assert wanted == yard.views.job(parse_label(str(job_id)), explained=True)["files"]
 
 
 def test_a_waiting_job_is_explained_on_demand(yard: Rig) -> None:
     running = yard.submit(gpus=8, limit_ms=3_600_000)
     yard.start(running, 0xFF)
-    view = yard.views.job(label_of(str(yard.submit(gpus=2))), explained=True)
+    view = yard.views.job(parse_label(str(yard.submit(gpus=2))), explained=True)
 
     assert ["ROOM"] == [reason["code"] for reason in view["why"]]
     assert view["expected_start_ms"] > yard.time_ms
@@ -390,34 +390,34 @@ def test_of_an_array_everything_is_told_once_and_of_its_tasks_what_differs(
 
     def counted(nodes: Sequence[Node], record: JobRecord, reason: str, waits_for: str) -> View:
         whole.append(record.id)
-        return live_job(nodes, record, reason, waits_for)
+        return live_job_view(nodes, record, reason, waits_for)
 
-    monkeypatch.setattr(views, "live_job", counted)
+    monkeypatch.setattr(views, "live_job_view", counted)
     array = yard.submit(array=(9, 5, 7), name="sweep")
     yard.start(array + 1)
     yard.end(array + 1)
     yard.start(array + 2)
-    view = yard.views.job(label_of(str(array)))
+    view = yard.views.job(parse_label(str(array)))
 
     assert [array + 2] == whole
     assert ("sweep", "RUNNING", 3) == (view["name"], view["state"], view["tasks"])
     assert [(f"{array}_5", "RUNNING"), (f"{array}_7", "PENDING"), (f"{array}_9", "COMPLETED")] == [
         (task["label"], task["state"]) for task in view["jobs"]
     ]
-    assert view == json.loads(encoded_list(dict(view), "jobs"))
+    assert view == json.loads(encode_list(dict(view), "jobs"))
 
 
 def test_a_model_that_could_not_be_made_is_made_anew(yard: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     first = yard.submit()
     listed(yard.views)
     second = yard.submit()
-    made = publisher.row_of
+    made = publisher.make_row
 
     def broken(*_args: Any) -> Any:
         raise MemoryError
 
-    monkeypatch.setattr(publisher, "row_of", broken)
+    monkeypatch.setattr(publisher, "make_row", broken)
     with pytest.raises(MemoryError):
         listed(yard.views)
-    monkeypatch.setattr(publisher, "row_of", made)
+    monkeypatch.setattr(publisher, "make_row", made)
     assert [first, second] == [row[0] for row in listed(yard.views)["rows"]]

@@ -11,8 +11,8 @@ import pytest
 
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.projections.waits import PART_MS, Waits
-from gpuyard.control.upkeep.waiting import WaitMeter
-from gpuyard.control.views.waited import Waited, divided
+from gpuyard.control.upkeep.wait_recorder import WaitMeter
+from gpuyard.control.views.past_waits import Waited, divided
 from gpuyard.engines.contract import Launch
 from gpuyard.engines.slurm.words.states import wait_cause
 from gpuyard.errors import BadInput

@@ -11,7 +11,7 @@ from gpuyard.control.access.rights import Sight
 from gpuyard.control.commands import wishes
 from gpuyard.control.commands.wishes import BATCH, FEW, Gone, WishedId
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Unacceptable
-from gpuyard.control.replica.labels import Label, label_of, live, many_live
+from gpuyard.control.replica.labels import Label, find_live, make_live_finder, parse_label
 from gpuyard.control.replica.replica import Replica
 from gpuyard.control.views.views import Views
 from gpuyard.model import Outcome, Verb
@@ -71,8 +71,8 @@ def test_many_ids_are_looked_up_before_anything_is_written(
         ROOT, Verb.CANCEL, [f"{array}_{n}" for n in range(3 * BATCH)] + [str(one), "x", "99"]
     )
     service.requests.look_up(wish)
-    monkeypatch.setattr(wishes, "many_live", _not_now)
-    monkeypatch.setattr(wishes, "label_in", _not_now)
+    monkeypatch.setattr(wishes, "make_live_finder", _not_now)
+    monkeypatch.setattr(wishes, "read_label", _not_now)
 
     found = granted(service.requests, wish)
     assert [1] * (3 * BATCH + 1) + [0, 0] == [each.jobs for each in found]
@@ -148,8 +148,8 @@ def test_many_labels_are_looked_up_as_one_is(service: Rig) -> None:
     labels = [Label(number, index) for number in (*ids, ids[0] + 1, 10_000) for index in (None, 0, 1, 5, 7)]
     labels.append(Label(ids[2] + 1, by_number=True))
     for some in (labels, labels[:5], labels[-1:]):
-        find = many_live(state, some)
-        assert [live(state, label) for label in some] == [find(label) for label in some]
+        find = make_live_finder(state, some)
+        assert [find_live(state, label) for label in some] == [find(label) for label in some]
 
 
 def test_four_times_as_many_ids_take_about_four_times_as_long(service: Rig) -> None:
@@ -167,7 +167,7 @@ def test_four_times_as_many_ids_take_about_four_times_as_long(service: Rig) -> N
 
 def test_an_error_for_each_of_many_ids_holds_nothing_but_its_words(service: Rig) -> None:
     """20,000 ids of jobs that never were took 20 MiB of the server, until a collection of everything."""
-    labels = [label_of(str(number)) for number in range(900, 910)]
+    labels = [parse_label(str(number)) for number in range(900, 910)]
     found = Views(service.replica, lambda: 0).ends(labels)
 
     assert labels == list(found)
@@ -194,13 +194,13 @@ def test_many_ids_that_are_gone_are_told_as_one_is(service: Rig) -> None:
         f"{mixed}_2": "FAILED",
     }
     gone = [f"{one}_0", f"{fine}_0", f"{mixed}_3", "900", "900_1"]
-    found = service.views.ends([label_of(text) for text in [*ends, *gone]])
+    found = service.views.ends([parse_label(text) for text in [*ends, *gone]])
 
     told = {str(label): error.message for label, error in found.items()}
     assert {text: f"job {text} has ended already: {state}" for text, state in ends.items()} | {
         text: f"there is no job {text}" for text in gone
     } == told
-    out_of_sight = service.views.ends([label_of(text) for text in ends], Sight(("nobody",)))
+    out_of_sight = service.views.ends([parse_label(text) for text in ends], Sight(("nobody",)))
     assert {NotFound} == {type(error) for error in out_of_sight.values()}
 
 
@@ -210,6 +210,8 @@ def test_many_ids_that_are_gone_take_few_looks_at_the_store(
     """Four times 20,000 ids of jobs that never were did not get their answers in 150 s: three looks for each."""
     looks: list[str] = []
     with asked_of_sqlite(looks.append):
-        service.views.ends([label_of(f"{number}{task}") for number in range(900, 950) for task in ("", "_1")])
+        service.views.ends(
+            [parse_label(f"{number}{task}") for number in range(900, 950) for task in ("", "_1")]
+        )
 
     assert 3 == len([look for look in looks if look.startswith("SELECT")])

@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gpuyard.core.explain.admission import never_paid
+from gpuyard.core.explain.admission import unpayable_reason
 from gpuyard.core.explain.explain import explain
-from gpuyard.core.quota.budgets import Spend, spend_of, window_at
+from gpuyard.core.quota.budgets import Spend, make_spend, window_at
 from gpuyard.core.state import dump
 from gpuyard.model import (
     BudgetAction,
@@ -93,8 +93,8 @@ def test_nobody_else_spends_the_budget_of_a_project_by_naming_it() -> None:
     assert 20 * S * MILLI == spend(here, "llama").committed
     more = here.submit(1, limit_ms=31 * S, labels=llama, user="ana")
     state = here.state
-    assert never_paid(state, state.jobs[more].job.spec, 51 * S) is not None
-    assert never_paid(state, state.jobs[hostile].job.spec, 51 * S) is None
+    assert unpayable_reason(state, state.jobs[more].job.spec, 51 * S) is not None
+    assert unpayable_reason(state, state.jobs[hostile].job.spec, 51 * S) is None
 
 
 def test_a_budget_of_labels_counts_jobs_that_have_all_of_them() -> None:
@@ -131,7 +131,7 @@ def test_without_a_time_limit_a_job_cannot_be_counted() -> None:
     here = budgeted(NamedBudget("lab", 100 * S))
     job = here.submit(1)
     assert ReasonCode.NO_TIME_LIMIT is here.code(here.step(), job)
-    reason = never_paid(here.state, here.state.jobs[job].job.spec, NO_LIMIT_MS)
+    reason = unpayable_reason(here.state, here.state.jobs[job].job.spec, NO_LIMIT_MS)
     assert reason is not None
     assert "the budget lab counts this job, and a job without a time limit" in reason.text
 
@@ -220,7 +220,7 @@ def test_dumps_without_budgets_are_as_they_were() -> None:
 
 
 def test_a_window_that_rolls_drops_its_oldest_day() -> None:
-    found = spend_of(NamedBudget("days", 10**9, window=Window.ROLLING, days=2))
+    found = make_spend(NamedBudget("days", 10**9, window=Window.ROLLING, days=2))
     found.open(10 * DAY_MS)
     found.pay(MILLI, 8 * DAY_MS, 10 * DAY_MS + HOUR_MS)
     assert MILLI * (DAY_MS + HOUR_MS) == found.spent, "the eighth day is not in the window"

@@ -1,6 +1,6 @@
 """A clock that is set ahead: nothing that runs has run for the time that never was."""
 
-from gpuyard.core.explain.budget_use import named_uses
+from gpuyard.core.explain.budget_use import list_named_uses
 from gpuyard.core.state.dump import canonical, dump, load
 from gpuyard.model import (
     CheckpointSeen,
@@ -56,7 +56,7 @@ def test_shares_and_budgets_count_what_ran_whatever_became_of_the_clock() -> Non
         assert 30 * MINUTE_MS == here.now_ms - record.started_ms
         assert 10 * HOUR_MS == record.end_ms - record.started_ms
         assert by_ms == record.delayed_ms
-        (use,) = named_uses(here.state, here.now_ms)
+        (use,) = list_named_uses(here.state, here.now_ms)
         assert 8 * MILLI * 30 * MINUTE_MS == use.spent
         here.end(job_id)
         spend = here.state.tenants.spend[here.state.tenants.budget_row["lab"]]

@@ -7,7 +7,7 @@ import pytest
 
 from gpuyard.config.reading import loads
 from gpuyard.control.wording import remedies_text
-from gpuyard.core.explain.admission import never
+from gpuyard.core.explain.admission import impossible_reason
 from gpuyard.model import ClusterPreference, JobSpec, Node
 from gpuyard.model.remedies import Cure, Remedy
 from gpuyard.policies.registry import PRESETS
@@ -71,7 +71,7 @@ def test_a_gang_stays_in_one_cluster(policy: str) -> None:
 
 def test_a_yard_without_gpus_says_so() -> None:
     bare = Yard("default", [replace(node, gpus=0, gpu_model="") for node in EAST])
-    reason = never(bare.state, JobSpec("t", ask(1)))
+    reason = impossible_reason(bare.state, JobSpec("t", ask(1)))
     assert reason is not None
     assert "asks for 1 GPU; the yard has no GPUs" == reason.text
     assert (Remedy(Cure.NO_GPUS),) == reason.lifted_by
@@ -81,15 +81,15 @@ def test_a_yard_without_gpus_says_so() -> None:
 
 
 def test_more_gpus_than_a_node_has_name_the_most_to_ask_for() -> None:
-    reason = never(Yard("default", EAST).state, JobSpec("t", ask(64)))
+    reason = impossible_reason(Yard("default", EAST).state, JobSpec("t", ask(64)))
     assert reason is not None
     assert "--gpus 4 or less, or several tasks (--tasks)" == remedies_text(reason.lifted_by)
 
 
 def test_a_job_that_no_node_of_its_clusters_can_hold_is_told_of_others() -> None:
     here = Yard("default", [*EAST, *[replace(node, gpus=8) for node in WEST]])
-    reason = never(here.state, JobSpec("t", ask(8, clusters=("east",))))
+    reason = impossible_reason(here.state, JobSpec("t", ask(8, clusters=("east",))))
     assert reason is not None
     assert "the largest node has 4" in reason.text
     assert (Remedy(Cure.OTHER_CLUSTER, ("west",)),) == reason.lifted_by
-    assert never(here.state, JobSpec("t", ask(8, clusters=("east", "west")))) is None
+    assert impossible_reason(here.state, JobSpec("t", ask(8, clusters=("east", "west")))) is None

@@ -8,8 +8,8 @@ from gpuyard.control.wording import help_flags, help_text, remedies_text
 from gpuyard.core import Explanation, Policy, explain
 from gpuyard.core.estimate.estimate import estimate_starts
 from gpuyard.core.explain.suggestions import Help
-from gpuyard.core.explain.why import why as judged_why
-from gpuyard.core.jobs.queue import ahead, in_order
+from gpuyard.core.explain.why import explain_why as judged_why
+from gpuyard.core.jobs.queue import count_ahead, walk_in_order
 from gpuyard.model import (
     Ask,
     AttemptConfirmed,
@@ -457,10 +457,10 @@ def test_those_ahead_are_counted_in_the_order_in_which_they_are_looked_at(policy
         if count < 6:
             yard.step()
     yard.decide()
-    line = list(in_order(yard.state.queue))
+    line = list(walk_in_order(yard.state.queue))
 
     assert yard.state.queue.count == len(line) > 10
-    assert list(range(len(line))) == [ahead(yard.state.queue, record) for record in line]
+    assert list(range(len(line))) == [count_ahead(yard.state.queue, record) for record in line]
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from gpuyard.core.fleet.mig_geometry import (
     Held,
     PlacedSlice,
-    best_start,
+    count_harm,
+    find_best_start,
+    find_flaw,
+    find_starts,
     fit,
-    flaw,
     gpu_milli,
-    harm,
     layouts,
-    starts,
     worth,
 )
 from gpuyard.model import CATALOGUE
@@ -50,7 +50,7 @@ def cut(draw: st.DrawFn) -> tuple[MigGeometry, Held]:
     held: Held = ()
     for _ in range(draw(st.integers(0, 5))):
         name = draw(st.sampled_from([profile.name for profile in geometry.profiles]))
-        able = starts(geometry, held, name)
+        able = find_starts(geometry, held, name)
         if able:
             held = tuple(
                 sorted(
@@ -70,7 +70,7 @@ def test_an_a100_is_cut_in_298_ways_of_which_19_are_full() -> None:
     found = list(layouts(geometry))
 
     assert 298 == len(found) == len(set(found))
-    assert 19 == sum(not any(starts(geometry, held, name) for name in PLAIN) for held in found)
+    assert 19 == sum(not any(find_starts(geometry, held, name) for name in PLAIN) for held in found)
     assert all(lawful(geometry, held) and {place.profile for place in held} <= PLAIN for held in found)
 
 
@@ -88,24 +88,26 @@ def test_layouts_are_all_there_are(model: str) -> None:
 def test_what_fits_is_what_the_rule_allows(found: tuple[MigGeometry, Held]) -> None:
     geometry, held = found
     assert lawful(geometry, held)
-    assert "" == flaw(geometry, held)
+    assert "" == find_flaw(geometry, held)
     for profile in geometry.profiles:
         for start in range(geometry.slots):
             more = (*held, PlacedSlice(profile.name, start))
-            assert lawful(geometry, more) == (start in starts(geometry, held, profile.name))
-            assert lawful(geometry, more) == (flaw(geometry, more) == "")
+            assert lawful(geometry, more) == (start in find_starts(geometry, held, profile.name))
+            assert lawful(geometry, more) == (find_flaw(geometry, more) == "")
 
 
 @given(cut())
 def test_the_best_place_leaves_no_less_than_any_other(found: tuple[MigGeometry, Held]) -> None:
     geometry, held = found
     for profile in geometry.profiles:
-        able = starts(geometry, held, profile.name)
-        best = best_start(geometry, held, profile.name)
+        able = find_starts(geometry, held, profile.name)
+        best = find_best_start(geometry, held, profile.name)
         assert (best is None) == (not able)
         if best is not None:
-            least = harm(geometry, held, PlacedSlice(profile.name, best))
-            assert all(least <= harm(geometry, held, PlacedSlice(profile.name, start)) for start in able)
+            least = count_harm(geometry, held, PlacedSlice(profile.name, best))
+            assert all(
+                least <= count_harm(geometry, held, PlacedSlice(profile.name, start)) for start in able
+            )
 
 
 @given(cut(), st.data())
@@ -129,7 +131,7 @@ def test_a_fitted_layout_moves_nothing_and_takes_the_most(
     )
     there, greedy = held, 0
     for name in data.draw(st.permutations(wanted)):
-        start = best_start(geometry, there, name)
+        start = find_best_start(geometry, there, name)
         profile = geometry.profile(name)
         if start is not None and profile is not None:
             there = (*there, PlacedSlice(name, start))
@@ -140,20 +142,20 @@ def test_a_fitted_layout_moves_nothing_and_takes_the_most(
 def test_small_slices_leave_room_for_large_ones() -> None:
     held: Held = ()
     for _ in range(3):
-        start = best_start(H200, held, "1g.18gb")
+        start = find_best_start(H200, held, "1g.18gb")
         assert start is not None
         held = (*held, PlacedSlice("1g.18gb", start))
     # Three small ones lie together at the end: a large one still fits before them.
-    assert (0,) == starts(H200, held, "4g.71gb")
+    assert (0,) == find_starts(H200, held, "4g.71gb")
     assert {4, 5, 6} == {place.start for place in held}
 
 
 def test_a_layout_is_explained() -> None:
-    assert "H200 has no profile 9g.999gb; it has 1g.18gb, 1g.18gb+me" in flaw(
+    assert "H200 has no profile 9g.999gb; it has 1g.18gb, 1g.18gb+me" in find_flaw(
         H200, [PlacedSlice("9g.999gb", 0)]
     )
-    assert "4g.71gb cannot begin at slot 4, only at 0" == flaw(H200, [PlacedSlice("4g.71gb", 4)])
-    assert "2g.35gb at slot 0 does not fit beside 3g.71gb at 0" == flaw(
+    assert "4g.71gb cannot begin at slot 4, only at 0" == find_flaw(H200, [PlacedSlice("4g.71gb", 4)])
+    assert "2g.35gb at slot 0 does not fit beside 3g.71gb at 0" == find_flaw(
         H200, [PlacedSlice("3g.71gb", 0), PlacedSlice("2g.35gb", 0)]
     )
     fitted = fit(H200, [PlacedSlice("3g.71gb", 4)], ["2g.35gb", "1g.18gb", "7g.141gb", "2g.35gb"])

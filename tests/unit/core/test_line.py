@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from gpuyard.core.jobs.queue import WaitQueue, ahead, ids_in_order, in_order
+from gpuyard.core.jobs.queue import WaitQueue, count_ahead, list_ids_in_order, walk_in_order
 from gpuyard.model.units import NO_LIMIT_MS
 from gpuyard.testing import nodes
 from harness.yard import Yard
@@ -30,9 +30,9 @@ def test_jobs_are_listed_in_the_order_in_which_a_pass_meets_them(policy: str, se
         here.wait(random.randrange(3000))
         if random.random() < 0.3:
             here.step()
-    listed = [record.id for record in in_order(here.state.queue)]
-    assert listed == ids_in_order(here.state.queue)
+    listed = [record.id for record in walk_in_order(here.state.queue)]
+    assert listed == list_ids_in_order(here.state.queue)
     assert listed == walked(here.state.queue)
     assert len(listed) == here.state.queue.count > 20
     jobs = here.state.jobs
-    assert [ahead(here.state.queue, jobs[job_id]) for job_id in listed] == list(range(len(listed)))
+    assert [count_ahead(here.state.queue, jobs[job_id]) for job_id in listed] == list(range(len(listed)))

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gpuyard.core import why
+from gpuyard.core import explain_why
 from gpuyard.core.explain.long_line import LeftOutJobs, shorten
 from gpuyard.core.explain.what_if import Trial
-from gpuyard.core.jobs.queue import ahead, in_order
+from gpuyard.core.jobs.queue import count_ahead, walk_in_order
 from gpuyard.core.state.dump import canonical, derived, dump, load
 from gpuyard.model import (
     After,
@@ -46,11 +46,11 @@ def test_what_is_left_is_a_state_like_any_other(policy: str) -> None:
     for job_id in (waiting[60], waiting[85], max(yard.state.jobs), max(yard.state.jobs) - 1):
         state = load(dump(yard.state))
         state.reindex(yard.policy.order)
-        line = [record.id for record in in_order(state.queue)]
+        line = [record.id for record in walk_in_order(state.queue)]
         record = state.jobs[job_id]
-        before = ahead(state.queue, record) if job_id in line else len(line)
+        before = count_ahead(state.queue, record) if job_id in line else len(line)
         cut = shorten(state, record, MOST)
-        left = [record.id for record in in_order(state.queue)]
+        left = [record.id for record in walk_in_order(state.queue)]
 
         assert len(yard.state.jobs) - len(state.jobs) == cut.left_out > 0
         assert MOST + 1 >= len(state.jobs)
@@ -81,10 +81,14 @@ def test_a_line_that_is_short_enough_stays_as_it_is() -> None:
 def test_the_answer_says_that_others_were_left_out() -> None:
     yard, waiting = crowded("fifo")
     before = canonical(yard.state), derived(yard.state)
-    whole = why(yard.state, yard.policy, waiting[70], yard.now_ms)
+    whole = explain_why(yard.state, yard.policy, waiting[70], yard.now_ms)
     assert before == (canonical(yard.state), derived(yard.state)), "only a state of one's own is spoilt"
-    cut = why(load(dump(yard.state)), yard.policy, waiting[70], yard.now_ms, spoilt=True, looked_at_max=MOST)
-    near = why(load(dump(yard.state)), yard.policy, waiting[5], yard.now_ms, spoilt=True, looked_at_max=MOST)
+    cut = explain_why(
+        load(dump(yard.state)), yard.policy, waiting[70], yard.now_ms, spoilt=True, looked_at_max=MOST
+    )
+    near = explain_why(
+        load(dump(yard.state)), yard.policy, waiting[5], yard.now_ms, spoilt=True, looked_at_max=MOST
+    )
 
     assert whole is not None
     assert cut is not None

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpuyard.core import why
-from gpuyard.core.jobs.queue import ahead, in_order
+from gpuyard.core import explain_why
+from gpuyard.core.jobs.queue import count_ahead, walk_in_order
 from gpuyard.core.state.dump import canonical, dump, load
 from gpuyard.model import JobHeld, JobReleased, Requested, Verb
 from gpuyard.policies import registry
@@ -14,7 +14,7 @@ from harness.yard import Yard
 def line(here: Yard) -> list[int]:
     if here.state.queue.order is not here.policy.order:
         here.state.reindex(here.policy.order)
-    return [record.id for record in in_order(here.state.queue)]
+    return [record.id for record in walk_in_order(here.state.queue)]
 
 
 @pytest.mark.parametrize("name", registry.PRESETS)
@@ -32,7 +32,7 @@ def test_whoever_is_moved_comes_first_until_it_starts(name: str) -> None:
         here.apply(Requested(1, job_id, Verb.TOP, "root"))
     assert [lower, low] == line(here)[:2]
     assert [job_id for job_id in before if job_id in others] == line(here)[2:]
-    assert 1 == ahead(here.state.queue, here.state.jobs[low])
+    assert 1 == count_ahead(here.state.queue, here.state.jobs[low])
     again = load(dump(here.state))
     assert canonical(here.state) == canonical(again)
     assert (2, "root") == (again.jobs[lower].boost, again.jobs[low].moved_by)
@@ -50,7 +50,7 @@ def test_a_job_that_was_moved_still_heeds_quotas_and_holds() -> None:
     for each in (held, job):
         here.apply(Requested(0, each, Verb.TOP, "root"))
     assert [] == here.started(here.step())
-    told = why(here.state, here.policy, job, 0)
+    told = explain_why(here.state, here.policy, job, 0)
     assert told is not None
     assert "over its limit" in told.reasons[0].text
     here.apply(JobReleased(0, held))

@@ -3,9 +3,9 @@
 import pytest
 
 from gpuyard.control.wording import remedies_text
-from gpuyard.core.explain.admission import never
-from gpuyard.core.explain.caps import caps
-from gpuyard.core.explain.why import why
+from gpuyard.core.explain.admission import impossible_reason
+from gpuyard.core.explain.caps import find_caps
+from gpuyard.core.explain.why import explain_why
 from gpuyard.model import ConfigSet, EndJobs, JobSpec, RaiseAttempts, RaisePerUser, ReasonCode, Settings
 from gpuyard.testing import BATCH, ask, node, nodes, tenant
 from harness.yard import Yard
@@ -34,8 +34,8 @@ def test_a_user_gains_nothing_by_naming_other_tenants(policy: str) -> None:
     here.step()
     assert {second, bob, elsewhere} == set(here.running())
     lab = here.state.tenants.number["lab"]
-    assert 4000 == caps(here.state, lab, here.now_ms).max_gpus_per_user_milli
-    assert 4000 == caps(here.state, lab, here.now_ms).most_per_user_milli
+    assert 4000 == find_caps(here.state, lab, here.now_ms).max_gpus_per_user_milli
+    assert 4000 == find_caps(here.state, lab, here.now_ms).most_per_user_milli
 
 
 def test_a_tenant_without_members_holds_each_of_its_users_to_it() -> None:
@@ -44,7 +44,7 @@ def test_a_tenant_without_members_holds_each_of_its_users_to_it() -> None:
     here.step()
 
     assert [jobs[0], jobs[2]] == here.running()
-    found = why(here.state, here.policy, jobs[1], here.now_ms)
+    found = explain_why(here.state, here.policy, jobs[1], here.now_ms)
     assert found is not None
     (reason,) = found.reasons
     assert "each user of lab may use 4 GPUs, and ana would use 6 (uses 3, asks for 3)" == reason.text
@@ -52,7 +52,7 @@ def test_a_tenant_without_members_holds_each_of_its_users_to_it() -> None:
         reason.lifted_by
     )
     assert RaisePerUser("lab", 6000) == reason.lift
-    never_starts = never(here.state, JobSpec("lab", ask(5), user="ana"))
+    never_starts = impossible_reason(here.state, JobSpec("lab", ask(5), user="ana"))
     assert never_starts is not None
     assert ReasonCode.PER_USER is never_starts.code
 
@@ -67,7 +67,7 @@ def test_one_user_has_so_many_attempts_at_a_time(policy: str) -> None:
     assert ReasonCode.PER_USER is here.code(plan, mine[2])
     assert mine[:2] == [job for job in here.running() if job in mine]
     assert theirs in here.running()
-    found = why(here.state, here.policy, mine[2], here.now_ms)
+    found = explain_why(here.state, here.policy, mine[2], here.now_ms)
     assert found is not None
     reason = next(each for each in found.reasons if each.code is ReasonCode.PER_USER)
     assert "ana runs 2 jobs, and one user may run 2 at a time" == reason.text
@@ -89,7 +89,7 @@ def test_a_node_has_so_many_attempts_at_a_time(policy: str) -> None:
 
     assert jobs[:6] == here.running()
     assert [3, 3] == [len(on) for on in here.state.nodes.attempts_on]
-    found = why(here.state, here.policy, jobs[6], here.now_ms)
+    found = explain_why(here.state, here.policy, jobs[6], here.now_ms)
     assert found is not None
     (reason,) = found.reasons
     assert (ReasonCode.ROOM, EndJobs) == (reason.code, type(reason.lift))
@@ -108,7 +108,7 @@ def test_a_full_node_is_one_of_several() -> None:
     here.step()
 
     assert [first, second] == here.running()
-    found = why(here.state, here.policy, third, here.now_ms)
+    found = explain_why(here.state, here.policy, third, here.now_ms)
     assert found is not None
     assert any("node big has 1 job, as many as one may have" in reason.text for reason in found.reasons)
 

@@ -8,9 +8,9 @@ from gpuyard.control.wording import remedies_text
 from gpuyard.core import apply
 from gpuyard.core.estimate.estimate import estimate
 from gpuyard.core.explain.layout_plan import LayoutPlan, plan_layout
-from gpuyard.core.explain.why import why
+from gpuyard.core.explain.why import explain_why
 from gpuyard.core.fleet.mig_geometry import PlacedSlice, layout_text
-from gpuyard.core.fleet.mig_placing import whole_free
+from gpuyard.core.fleet.mig_placing import count_whole_free
 from gpuyard.core.state.dump import canonical, derived, dump, load
 from gpuyard.core.state.state import InvalidEvent
 from gpuyard.model import LayoutMade, LayoutPinned, LayoutReleased, Mig, ReleaseLayout, Settings
@@ -44,7 +44,7 @@ def test_a_pinned_gpu_takes_slices_of_its_layout_and_nothing_else() -> None:
         here.end(start.job_id)
     assert [waits] == here.started(here.step())
     assert 0b10 == here.state.jobs[waits].grants[0].gpus
-    assert 0 == whole_free(here.state.nodes)
+    assert 0 == count_whole_free(here.state.nodes)
     (part,) = [here.submit(share(250))]
     assert part not in here.started(here.step())
 
@@ -162,7 +162,7 @@ def test_why_names_the_pin_and_its_release_helps() -> None:
     pin(here, "7x1g.18gb")
     waits = here.submit(1)
     here.step()
-    found = why(here.state, here.policy, waits, here.now_ms)
+    found = explain_why(here.state, here.policy, waits, here.now_ms)
     (reason,) = found.reasons
     assert "GPU 0 to 7x1g.18gb" in reason.text
     assert ReleaseLayout(0, "h200-0") == reason.lift
@@ -278,7 +278,7 @@ def test_streams_of_jobs_and_pins_keep_to_geometry_pins_and_reserve(policy: str,
             # Whole GPUs that went to others in the same pass count as still there when this one was cut.
             grants = [g for start in here.plans[-1].starts for g in start.grants if not g.slices]
             whole = sum([g.gpus.bit_count() for g in grants])
-            assert whole_free(state.nodes) + whole >= reserve
+            assert count_whole_free(state.nodes) + whole >= reserve
         again = load(dump(state))
         again.reindex(here.policy.order)
         assert canonical(state) == canonical(again)

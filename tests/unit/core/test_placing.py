@@ -4,7 +4,7 @@ from itertools import combinations
 
 import pytest
 
-from gpuyard.core.fleet.bits import choose_gpus, each, lowest, positions
+from gpuyard.core.fleet.bits import choose_gpus, each, lowest_bit, positions
 from gpuyard.model import Ask, Node, NodeCordoned, NodeDown, NodeUncordoned, PolicySpec, Start
 from gpuyard.policies import registry
 from gpuyard.testing import ask, node, nodes, share
@@ -73,7 +73,7 @@ def test_a_whole_group_is_left_whole_where_a_broken_one_will_do() -> None:
 
 def test_bits_count_from_the_lowest() -> None:
     assert (1, 4, 70) == positions[1 << 70 | 0b10010] == tuple(each(1 << 70 | 0b10010))
-    assert 4 == lowest(0b110000)
+    assert 4 == lowest_bit(0b110000)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuyard.core.explain.why import why
+from gpuyard.core.explain.why import explain_why
 from gpuyard.model import EndJobs, Mig, Milli
 from gpuyard.policies import registry
 from gpuyard.testing import ask, node, nodes
@@ -20,7 +20,7 @@ def test_a_share_that_waits_for_a_cut_gpu_keeps_no_slice_from_it(name: str, limi
     here.now_ms += 5000
     share_of = here.submit(ask(Milli(1, 250, "ann")))
     assert not here.step().starts
-    told = why(here.state, here.policy, share_of, here.now_ms)
+    told = explain_why(here.state, here.policy, share_of, here.now_ms)
     assert told is not None
     (reason,) = told.reasons
     assert reason.text.endswith("that GPU is cut into slices (3g.71gb) until job 1 ends"), reason.text

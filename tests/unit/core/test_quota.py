@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from gpuyard.core.explain.admission import never
+from gpuyard.core.explain.admission import impossible_reason
 from gpuyard.model import Ask, Budget, ConfigSet, JobSpec, ReasonCode, Settings, Tenant
 from gpuyard.model.units import NO_LIMIT_MS
 from gpuyard.policies import registry
@@ -292,7 +292,7 @@ def test_a_budget_keeps_what_was_spent_while_its_window_stays() -> None:
 )
 def test_what_could_never_start_is_told_at_the_door(tenants, wanted: Ask, code: ReasonCode | None) -> None:
     here = Yard("fifo", [*nodes(1), node("other", pool="q")], tenants)
-    reason = never(here.state, JobSpec("a/x", wanted))
+    reason = impossible_reason(here.state, JobSpec("a/x", wanted))
     assert code is (reason.code if reason else None)
     if reason is not None:
         assert reason.text
@@ -307,7 +307,7 @@ def test_what_could_never_start_is_told_at_the_door(tenants, wanted: Ask, code: 
 )
 def test_what_is_too_much_together_is_named(wanted: Ask, text: str) -> None:
     here = Yard("fifo", nodes(2))
-    reason = never(here.state, JobSpec("a/x", wanted))
+    reason = impossible_reason(here.state, JobSpec("a/x", wanted))
     assert reason is not None
     assert text == reason.text
 
@@ -315,6 +315,6 @@ def test_what_is_too_much_together_is_named(wanted: Ask, text: str) -> None:
 @pytest.mark.parametrize(("asked", "text"), [(1, "asks for 1 GPU;"), (2, "asks for 2 GPUs;")])
 def test_one_gpu_is_one(asked: int, text: str) -> None:
     here = Yard("fifo", nodes(1), [tenant("a", max_gpus_per_job=0)])
-    reason = never(here.state, JobSpec("a/x", ask(asked)))
+    reason = impossible_reason(here.state, JobSpec("a/x", ask(asked)))
     assert reason is not None
     assert reason.text.startswith(text)

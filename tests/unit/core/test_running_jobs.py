@@ -6,7 +6,7 @@ import pytest
 
 from gpuyard.core.schedule.held_profile import HeldProfile, unheld_from_ms
 from gpuyard.core.schedule.reserve import ReadyTimes, in_time
-from gpuyard.core.schedule.running_jobs import RunningJobs, running_jobs
+from gpuyard.core.schedule.running_jobs import RunningJobs, find_running
 from gpuyard.core.schedule.sorted_ends import SortedEnds
 from gpuyard.model import AttemptState, JobSuspended
 from gpuyard.testing import Yard, ask, node, nodes, share, tenant
@@ -76,7 +76,7 @@ def test_what_is_kept_is_what_a_look_at_every_job_gives(seed: int) -> None:
     for _ in range(60):
         happen(here, random)
         state, now_ms = here.state, here.now_ms
-        kept = running_jobs(state, now_ms)
+        kept = find_running(state, now_ms)
         below = {number: kept.ends_below(state, number) for number in range(len(state.tenants.path))}
         leaves, log = kept.ends_of_leaves(state), state.moved
         anew = RunningJobs(state)

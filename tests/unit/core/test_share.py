@@ -3,7 +3,7 @@
 import time
 from fractions import Fraction
 
-from gpuyard.core.explain.share import PPM, Row, position, share
+from gpuyard.core.explain.share import PPM, TenantShare, position_text, share
 from gpuyard.model import Budget, JobClass, Settings
 from gpuyard.model.units import HOUR_MS, MINUTE_MS
 from gpuyard.quantities import percent_words
@@ -40,7 +40,7 @@ def yard(policy: str = "fair") -> Yard:
     return here
 
 
-def rows(here: Yard) -> dict[str, Row]:
+def rows(here: Yard) -> dict[str, TenantShare]:
     return {row.path: row for row in share(here.state, here.policy, here.now_ms)}
 
 
@@ -125,11 +125,11 @@ def test_running_and_waiting_jobs_are_counted_with_those_below() -> None:
 def test_a_position_names_the_level_that_holds_a_job_back() -> None:
     here = yard()
     job = here.state.jobs[here.submit(8, tenant="research/ana")]
-    assert position(here.state, job) == (
+    assert position_text(here.state, job) == (
         "research/ana has had 75 % of what the members of research were charged, against its share of 66.7 %"
     )
     alone = Yard("fair", nodes(1))
-    assert "" == position(alone.state, alone.state.jobs[alone.submit(1)])
+    assert "" == position_text(alone.state, alone.state.jobs[alone.submit(1)])
 
 
 def test_percentages_are_rounded_for_the_eye() -> None:

@@ -5,9 +5,9 @@ import random
 import pytest
 
 from gpuyard.control.access.people import RunAs
-from gpuyard.control.admission.entering import with_share_owner
+from gpuyard.control.admission.entering import set_share_owner
 from gpuyard.core.estimate.estimate import estimate_starts
-from gpuyard.core.explain.why import why
+from gpuyard.core.explain.why import explain_why
 from gpuyard.core.state.dump import canonical, derived, dump, load
 from gpuyard.model import Ask, EndJobs, Mig, Milli, Settings, Whole
 from gpuyard.testing import ask, nodes
@@ -38,7 +38,7 @@ def test_who_finds_only_the_gpus_of_others_waits_and_is_told_why() -> None:
     waits = here.submit(share("bo"), limit_ms=1000)
     assert [] == here.started(here.step())
     assert 50_000 == estimate_starts(here.state, here.policy, here.now_ms, waits)
-    (reason,) = why(here.state, here.policy, waits, here.now_ms).reasons
+    (reason,) = explain_why(here.state, here.policy, waits, here.now_ms).reasons
     assert (
         "only beside shares of other users, and shares of one GPU belong to one user (mps_users)"
         in reason.text
@@ -60,11 +60,11 @@ def test_shares_that_name_nobody_go_anywhere() -> None:
 
 def test_a_share_is_owned_by_whom_the_job_runs_as() -> None:
     share, ana = Ask(Milli(1, 250)), RunAs(1001, 1001, "ana")
-    assert Ask(Milli(1, 250, "ana")) == with_share_owner(share, ana, Settings())
-    assert share == with_share_owner(share, ana, Settings(mps_users="many"))
-    assert share == with_share_owner(share, RunAs(), Settings())
+    assert Ask(Milli(1, 250, "ana")) == set_share_owner(share, ana, Settings())
+    assert share == set_share_owner(share, ana, Settings(mps_users="many"))
+    assert share == set_share_owner(share, RunAs(), Settings())
     whole = Ask(Whole(1))
-    assert whole == with_share_owner(whole, ana, Settings())
+    assert whole == set_share_owner(whole, ana, Settings())
 
 
 @pytest.mark.parametrize("policy", ["fifo", "default", "conservative", "fgd", "pack", "class"])

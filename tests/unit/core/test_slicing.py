@@ -6,9 +6,9 @@ import pytest
 
 from gpuyard.core import State, apply, decide
 from gpuyard.core.estimate.estimate import estimate_starts
-from gpuyard.core.explain.admission import never
+from gpuyard.core.explain.admission import impossible_reason
 from gpuyard.core.fleet.mig_geometry import PlacedSlice, charge_of
-from gpuyard.core.fleet.mig_placing import whole_free
+from gpuyard.core.fleet.mig_placing import count_whole_free
 from gpuyard.core.state.dump import canonical, derived, dump, load
 from gpuyard.model import DemandLearned, Mig, NodeAdded, PolicySpec, ReasonCode, Settings, Start
 from gpuyard.model.mig import MIG_MODELS
@@ -110,7 +110,7 @@ def test_who_could_never_start_is_told_so(wanted: Mig, gpus: int, code: ReasonCo
     here = Yard("fifo", nodes(1, gpus=gpus, model="H100"))
     job = here.submit(ask(wanted))
     assert code == here.code(here.step(), job)
-    told = never(here.state, here.state.jobs[job].job.spec)
+    told = impossible_reason(here.state, here.state.jobs[job].job.spec)
     assert (told is None) == (code is ReasonCode.STARTED)
     if told is not None:
         takes = "the same number on each GPU, which takes"
@@ -148,7 +148,7 @@ def test_enough_gpus_stay_whole() -> None:
     found = started(here, *[Mig(1, "3g.71gb")] * 4)
     assert 2 == len(found)
     assert {3} == {piece[1] for start in found for piece in slices(here, start)}
-    assert 3 == whole_free(here.state.nodes)
+    assert 3 == count_whole_free(here.state.nodes)
 
 
 @pytest.mark.parametrize("slices_of", [1, 2])
@@ -184,7 +184,7 @@ def test_what_is_kept_by_force_makes_no_room_for_others_before_it_is_free() -> N
     assert 1 == len(plan.stops)
     other = here.submit(ask(Mig(2, "3g.71gb")), klass="urgent")
     assert other not in here.started(here.step())
-    assert 2 == whole_free(here.state.nodes)
+    assert 2 == count_whole_free(here.state.nodes)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from gpuyard.core import InvalidEvent, apply
-from gpuyard.core.jobs.queue import ids_in_order
+from gpuyard.core.jobs.queue import list_ids_in_order
 from gpuyard.core.state.dump import canonical, derived
 from gpuyard.model import (
     After,
@@ -99,7 +99,7 @@ def test_they_do_in_every_order_and_leave_as_much_to_decide(policy: str, before:
             here.apply(event)
         changed = here.state.change_seq - change_seq
         here.step()
-        order = list(ids_in_order(here.state.queue))
+        order = list(list_ids_in_order(here.state.queue))
         found.append((changed, order, canonical(here.state), derived(here.state)))
 
     assert found[1] == found[0]

@@ -9,7 +9,7 @@ import pytest
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.schedule.decide import decide
 from gpuyard.core.schedule.passes import Pass
-from gpuyard.core.schedule.running_jobs import protected_until_ms, running_jobs
+from gpuyard.core.schedule.running_jobs import find_running, protected_until_ms
 from gpuyard.core.schedule.victims import VictimOrder, free_milli
 from gpuyard.model import AttemptState, CheckpointSeen, Grant, JobSuspended, NodeCordoned, Settings
 from gpuyard.testing import BATCH, URGENT, Yard, ask, nodes, share, tenant
@@ -55,7 +55,7 @@ def order_of(here: Yard, record: JobRecord, step: int, holds: tuple[Grant, ...] 
     current = Pass(here.state, here.policy, here.now_ms)
     if holds:
         here.state.nodes.shift(holds, -1)
-    order = VictimOrder(current, record, list(here.policy.rules), running_jobs(here.state, here.now_ms))
+    order = VictimOrder(current, record, list(here.policy.rules), find_running(here.state, here.now_ms))
     found: list[tuple[int, int]] = []
     while more := order.more(step):
         found += [candidate[:2] for candidate in more]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from gpuyard.control.wording import help_flags, help_text, remedies_text
 from gpuyard.core import Explanation, apply
-from gpuyard.core import why as why_
+from gpuyard.core import explain_why as why_
 from gpuyard.core.explain.suggestions import Help
 from gpuyard.model import (
     AddNodes,

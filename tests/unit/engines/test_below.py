@@ -17,7 +17,7 @@ from gpuyard.engines.local.watching import AttemptMonitor
 from gpuyard.engines.machine.backoff import NodeBackoff
 from gpuyard.engines.node.attempt.crew import Crew
 from gpuyard.engines.node.attempt.tasks import TaskEntry
-from gpuyard.engines.node.kernel.processes import descendants, signal_below
+from gpuyard.engines.node.kernel.processes import find_descendants, signal_below
 from harness.patience import until
 
 FAMILY = "import subprocess, time; subprocess.Popen(['sleep', '600']); print(flush=True); time.sleep(600)"
@@ -43,10 +43,10 @@ def test_a_signal_for_what_is_below_reaches_nobody_beside_it(
     with subprocess.Popen([sys.executable, "-c", FAMILY], stdout=subprocess.PIPE) as above:
         assert above.stdout is not None
         above.stdout.readline()
-        (below,) = descendants({above.pid})
+        (below,) = find_descendants({above.pid})
         # As if the number of one that was seen below had been given to somebody else.
         signal_below(above.pid, [other.pid, below, 1 << 22], signal.SIGKILL)
-        until(lambda: not descendants({above.pid}))
+        until(lambda: not find_descendants({above.pid}))
         assert [None, None] == [above.poll(), other.poll()]
         above.kill()
 
@@ -127,7 +127,7 @@ def test_what_a_lost_attempt_left_is_killed_and_nobody_beside_it(
 ) -> None:
     with subprocess.Popen(["sleep", "600"]) as own:
         seen = [set(), set(), {own.pid}, {own.pid, other.pid}]
-        monkeypatch.setattr(watching.processes, "carrying", lambda *_: seen.pop())
+        monkeypatch.setattr(watching.processes, "find_carrying", lambda *_: seen.pop())
         data = Data(tmp_path)
         monitor = AttemptMonitor(
             data, "", "", lambda: 0, lambda _key, _plan, end: end, NodeBackoff(1.0, 1.0, lambda: 0)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.engines.node.attempt.tasks import TaskEntry, beside
-from gpuyard.engines.node.kernel.processes import stat_of
+from gpuyard.engines.node.attempt.tasks import TaskEntry, fork_beside
+from gpuyard.engines.node.kernel.processes import read_stat
 from gpuyard.engines.node.visits import frames, visitors
 from harness import patience
 
@@ -42,7 +42,7 @@ class Ran:
         return pid
 
     def send(self, kind: bytes, content: bytes = b"") -> None:
-        self.link.sendall(frames.frame(kind, content))
+        self.link.sendall(frames.make_frame(kind, content))
 
     def until(self, text: bytes) -> None:
         while text not in self.out:
@@ -81,7 +81,7 @@ class Served(Ran):
             self.link.close()
             visitors.serve(theirs, self.asked(argv), env, lambda _why: None)
 
-        return beside(TaskEntry({"cwd": "/"}), work, lambda _why: None)
+        return fork_beside(TaskEntry({"cwd": "/"}), work, lambda _why: None)
 
     def asked(self, argv: list[str]) -> dict[str, object]:
         return {"do": "run", "argv": argv}
@@ -105,7 +105,7 @@ class Stalled(Ran):
                 self.link.close()
                 theirs.setblocking(False)
                 with suppress(BlockingIOError):
-                    while theirs.send(frames.said(frames.HELLO, {})):
+                    while theirs.send(frames.make_json_frame(frames.HELLO, {})):
                         pass
                 limits = self.limits._replace(kept_bytes=1)
                 visitors.Command(theirs, argv, env, limits, self._now).run()
@@ -234,7 +234,7 @@ def test_a_command_ends_when_its_client_goes(tmp_path: Path, heeds: bool) -> Non
     ran.until(b"\n")
     ran.link.close()
     os.waitpid(ran.pid, 0)
-    patience.until(lambda: (stat := stat_of(int(ran.out))) is None or stat.state == "Z")
+    patience.until(lambda: (stat := read_stat(int(ran.out))) is None or stat.state == "Z")
     assert heeds == note.exists()
 
 

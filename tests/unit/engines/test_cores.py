@@ -21,7 +21,7 @@ def near(
 ) -> str:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(8)))
     (host,) = PretendedNodes((of or node(),)).read()
-    return cores.near([Part("n", gpus, 1000, cpu_milli, 64, 1)], {"n": host}, emulated=True)
+    return cores.choose_cores([Part("n", gpus, 1000, cpu_milli, 64, 1)], {"n": host}, emulated=True)
 
 
 def test_a_job_runs_next_to_its_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,15 +46,15 @@ def test_domains_of_a_machine_are_the_kernels(tmp_path: Path, monkeypatch: pytes
         (tmp_path / f"node{number}").mkdir()
         (tmp_path / f"node{number}" / "cpulist").write_text(text)
     (tmp_path / "online").write_text("0-2")
-    cores.domains.cache_clear()
+    cores.read_domains.cache_clear()
 
-    assert {0: {0, 1, 4}, 1: {2, 3, 5}, 2: set()} == cores.domains(str(tmp_path))
-    cores.domains.cache_clear()
+    assert {0: {0, 1, 4}, 1: {2, 3, 5}, 2: set()} == cores.read_domains(str(tmp_path))
+    cores.read_domains.cache_clear()
 
 
 def test_lists_of_cores_are_read_and_written_alike() -> None:
     for text in ("0", "0-3", "0-1,4,6-7"):
-        assert text == cores.listed(processes.cores(text))
+        assert text == cores.cores_text(processes.parse_cores(text))
 
 
 @pytest.mark.parametrize(

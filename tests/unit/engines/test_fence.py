@@ -45,7 +45,7 @@ def test_an_ordinary_user_hides_devices_by_a_user_namespace(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whole GPUs are masked, of slices only the own are left, and what is made later is not seen."""
-    if why := act(OTHER, dumpable(lambda: fence.flaw(True))):
+    if why := act(OTHER, dumpable(lambda: fence.find_flaw(True))):
         pytest.skip(f"an ordinary user makes no namespace here: {why}")
     dev, caps, mask = folder / "dev", folder / "caps", folder / "mask"
     for path in (dev, caps):
@@ -58,7 +58,7 @@ def test_an_ordinary_user_hides_devices_by_a_user_namespace(
     def inside() -> list[object]:
         fence.enter(
             {"user": True, "gpus": ["nvidia0"], "mask": str(mask), "only": {str(caps): ["cap1"]}},
-            fence.opened,
+            fence.open_paths,
             str(dev),
         )
         opened = [refused(lambda name=name: (dev / name).open("rb")) for name in sorted(os.listdir(dev))]  # type: ignore[misc]
@@ -70,7 +70,7 @@ def test_an_ordinary_user_hides_devices_by_a_user_namespace(
 
 @needs_root
 def test_a_process_that_runs_no_program_keeps_no_rights_of_its_fence(folder: Path) -> None:
-    if why := act(OTHER, dumpable(lambda: fence.flaw(True))):
+    if why := act(OTHER, dumpable(lambda: fence.find_flaw(True))):
         pytest.skip(f"an ordinary user makes no namespace here: {why}")
     closed = folder / "closed"
     closed.mkdir(mode=0o555)
@@ -107,7 +107,7 @@ def test_paths_that_a_job_names_stay_and_lead_nowhere_that_its_user_may_not_go(f
             os.setegid(OTHER)
             os.seteuid(OTHER)
             try:
-                return fence.opened(wanted)
+                return fence.open_paths(wanted)
             finally:
                 os.seteuid(0)
                 os.setegid(0)
@@ -130,7 +130,7 @@ def test_what_keeps_a_path_from_being_shown_is_the_jobs_or_the_machines(
     work.mkdir()
 
     def removed(wanted: fence.Fence) -> list[fence.Kept]:
-        found = fence.opened(wanted)
+        found = fence.open_paths(wanted)
         work.rmdir()
         return found
 
@@ -141,7 +141,7 @@ def test_what_keeps_a_path_from_being_shown_is_the_jobs_or_the_machines(
             return str(error)
         return "shown"
 
-    assert "shown" == act(0, lambda: inside("a", fence.opened))
+    assert "shown" == act(0, lambda: inside("a", fence.open_paths))
     assert act(0, lambda: inside("b", removed)).startswith(f"{fence.UNSHOWN}: No such file")
 
     def full(*_: object) -> None:
@@ -149,7 +149,7 @@ def test_what_keeps_a_path_from_being_shown_is_the_jobs_or_the_machines(
 
     work.mkdir()
     monkeypatch.setattr(fence, "_bind_at", full)
-    assert "[Errno 28] full" == act(0, lambda: inside("c", fence.opened))
+    assert "[Errno 28] full" == act(0, lambda: inside("c", fence.open_paths))
 
 
 def ends() -> None:
@@ -178,7 +178,7 @@ def test_what_is_tried_out_can_be_had_only_if_that_is_said(
 ) -> None:
     monkeypatch.setattr(fence, "unshare", lambda *_: work())
     monkeypatch.setattr(fence, "mount", lambda *_: None)
-    assert [why, why] == [fence.flaw(False), fence.unshown(())]
+    assert [why, why] == [fence.find_flaw(False), fence.find_view_flaw(())]
 
 
 def test_capabilities_are_found_by_the_drivers_names(tmp_path: Path) -> None:

@@ -16,11 +16,11 @@ Read = Callable[[Path], object]
 
 
 def _facts(folder: Path) -> object:
-    return image.facts_of(str(folder), 7)
+    return image.read_facts(str(folder), 7)
 
 
 def _starters(folder: Path) -> object:
-    return room.starters({"room": {"steps": f"{folder}/7"}})
+    return room.find_starters({"room": {"steps": f"{folder}/7"}})
 
 
 KINDS = pytest.mark.parametrize(

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes group
 
 @pytest.fixture
 def group() -> Iterator[cgroups.Cgroup]:
-    base, _controllers, why = cgroups.found(f"gpuyard-test-{os.getpid()}", wanted=True)
+    base, _controllers, why = cgroups.find_group(f"gpuyard-test-{os.getpid()}", wanted=True)
     if not base:
         pytest.skip(why)
     made = cgroups.Cgroup(os.path.join(base, "one"))
@@ -60,7 +60,7 @@ def test_where_the_kernel_cannot_the_child_has_to_join(
 @pytest.fixture
 def above() -> Iterator[Path]:
     """A group in which yards have theirs."""
-    base, _controllers, why = cgroups.found(f"gpuyard-test-{os.getpid()}", wanted=True)
+    base, _controllers, why = cgroups.find_group(f"gpuyard-test-{os.getpid()}", wanted=True)
     if not base:
         pytest.skip(why)
     yield Path(base)
@@ -131,7 +131,7 @@ def test_a_group_is_removed_though_its_last_process_takes_a_while_to_go(above: P
     held = cgroups.hold(str(base))
     timer = ended_soon(sleeper(base / cgroups.SUPERVISORS), 0.6)
 
-    assert cgroups.let_go(str(base), held)
+    assert cgroups.give_up_group(str(base), held)
     assert not base.exists()
     timer.join()
 
@@ -141,7 +141,7 @@ def test_a_group_in_which_attempts_go_on_stays_and_nobody_waits_for_them(above: 
     held = cgroups.hold(str(base))
     process, began_s = sleeper(base / "y-1-1"), time.monotonic()
 
-    assert not cgroups.let_go(str(base), held, wait_s=3600)
+    assert not cgroups.give_up_group(str(base), held, wait_s=3600)
     assert time.monotonic() - began_s < 1800
     assert (base / "y-1-1").exists()
     process.kill()
@@ -152,9 +152,9 @@ def test_a_group_that_another_server_of_the_yard_holds_stays(above: Path) -> Non
     base = str(above / "gpuyard-444444444444")
     first, second = cgroups.hold(base), cgroups.hold(base)
 
-    assert not cgroups.let_go(base, first)
+    assert not cgroups.give_up_group(base, first)
     assert os.path.isdir(base)
-    assert cgroups.let_go(base, second)
+    assert cgroups.give_up_group(base, second)
 
 
 def test_an_engine_leaves_no_group_behind_and_removes_those_of_others(above: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from gpuyard.config.reading import loads
-from gpuyard.control.fleet import chosen
+from gpuyard.control.fleet import choose_fleet
 from gpuyard.control.options import Options
 from gpuyard.control.serve import Yard
 from gpuyard.engines.local.hosts import MachineReader, ThisMachine, emulated
@@ -30,7 +30,7 @@ BOX = MachineReader(lambda: "box1", lambda *_: GPUS, lambda name: MachineReading
 
 
 def found(text: str, emulate: str = "", reader: MachineReader = BOX) -> tuple[Node, tuple[str, ...]]:
-    nodes = chosen(loads(text, "yard.yaml"), emulate).clusters[0].keys.nodes
+    nodes = choose_fleet(loads(text, "yard.yaml"), emulate).clusters[0].keys.nodes
     if isinstance(nodes, ThisMachine):
         nodes = replace(nodes, reader=reader)
     (host,) = nodes.read()
@@ -69,7 +69,7 @@ def test_a_machine_without_pools_and_one_that_pretends() -> None:
 
     node, _notes = found(bare)
     assert ("local", 16_000, ("nvme",)) == (node.pool, node.cpu_milli, node.features)
-    pretends = chosen(loads(bare, "yard.yaml"), "4 x H100").clusters[0].keys.nodes
+    pretends = choose_fleet(loads(bare, "yard.yaml"), "4 x H100").clusters[0].keys.nodes
     assert ("4 x H100 emulated", ("the GPUs are emulated",)) == (
         pretends.words(),
         pretends.notes(pretends.read()),

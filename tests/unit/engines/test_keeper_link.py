@@ -10,7 +10,7 @@ from gpuyard.engines.contract import LinkEnd, LinkFrame
 from gpuyard.engines.machine.keeper_link import KeeperLink
 from gpuyard.engines.node.visits import frames
 
-SHOWN = frames.frame(frames.DATA, b"shown")
+SHOWN = frames.make_frame(frames.DATA, b"shown")
 
 
 def heard(does: Callable[[socket.socket], None]) -> list[LinkFrame]:
@@ -34,8 +34,8 @@ def heard(does: Callable[[socket.socket], None]) -> list[LinkFrame]:
 @pytest.mark.parametrize(
     ("said", "last"),
     [
-        (SHOWN + frames.frame(frames.EXIT, b'{"code": 3}'), (frames.EXIT, b'{"code": 3}', LinkEnd.DONE)),
-        (SHOWN + frames.frame(frames.ERROR, b"no"), (frames.ERROR, b"no", LinkEnd.REFUSED)),
+        (SHOWN + frames.make_frame(frames.EXIT, b'{"code": 3}'), (frames.EXIT, b'{"code": 3}', LinkEnd.DONE)),
+        (SHOWN + frames.make_frame(frames.ERROR, b"no"), (frames.ERROR, b"no", LinkEnd.REFUSED)),
         (SHOWN, (b"", b"", LinkEnd.LOST)),
         (SHOWN + SHOWN[:7], (b"", b"", LinkEnd.LOST)),
     ],

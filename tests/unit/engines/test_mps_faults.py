@@ -11,7 +11,7 @@ import pytest
 
 from gpuyard.engines.local.client import Data
 from gpuyard.engines.local.gpus.mps import Daemon
-from gpuyard.engines.local.gpus.mps_faults import NOTICE_MS, SAVE_MS_MAX, WINDOW_MS, Faults, attempt_of
+from gpuyard.engines.local.gpus.mps_faults import NOTICE_MS, SAVE_MS_MAX, WINDOW_MS, Faults, find_attempt
 from gpuyard.engines.local.gpus.mps_inquiry import FIRST_MS, MARGIN_MS
 from gpuyard.engines.machine import files
 from harness.patience import until
@@ -51,7 +51,7 @@ class ClusterSnapshot:
         process = subprocess.Popen(["sleep", "60"], env={"YARD_ATTEMPT_DIR": str(attempt)})
         self.started.append(process)
         # A process has its environment only once it runs its program.
-        until(lambda: attempt_of(process.pid), 10)
+        until(lambda: find_attempt(process.pid), 10)
         self.write(started_ms, f"Client {{PID: {process.pid}, Context ID: 0}} connected")
         self.faults.look()
         return process.pid

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuyard.engines.name_lists import expand, folded
+from gpuyard.engines.name_lists import expand, fold_names
 
 NAMES = st.lists(st.from_regex(r"[a-z]{1,3}[0-9]{0,4}(-ib)?", fullmatch=True), unique=True, min_size=1)
 
@@ -33,7 +33,7 @@ def test_a_list_of_far_too_many_nodes_is_refused() -> None:
 
 @given(NAMES)
 def test_names_are_read_as_they_are_written(names: list[str]) -> None:
-    assert tuple(names) == expand(folded(names))
+    assert tuple(names) == expand(fold_names(names))
 
 
 @pytest.mark.parametrize(

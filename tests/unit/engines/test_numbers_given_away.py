@@ -26,7 +26,7 @@ def stranger() -> Iterator["subprocess.Popen[bytes]"]:
 
 def _by_visit(monkeypatch: pytest.MonkeyPatch, _folder: Path, pid: int) -> None:
     job, keeper = 2**22 - 1, 2**22 - 2
-    monkeypatch.setattr(visitors, "descendants", lambda roots: {pid} if job in roots else set())
+    monkeypatch.setattr(visitors, "find_descendants", lambda roots: {pid} if job in roots else set())
     ours, theirs = socket.socketpair()
     with ours, theirs:
         visitors.send_signal(ours, {"number": signal.SIGKILL, "family": (job, keeper)})

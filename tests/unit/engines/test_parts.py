@@ -12,12 +12,12 @@ from gpuyard.engines.contract import ForeignProcess, Usage
 from gpuyard.engines.local.attempt.cgroups import Cgroup
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.local.hosts import EmulatedGpus, MachineReader, ThisMachine, emulated
-from gpuyard.engines.local.translate import usage_of
+from gpuyard.engines.local.translate import read_usage
 from gpuyard.engines.machine import files, nvml, processes
 from gpuyard.engines.machine.launches import user_name
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.engines.machine.processes import Identity
-from gpuyard.engines.node.kernel.processes import descendants
+from gpuyard.engines.node.kernel.processes import find_descendants
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -104,18 +104,18 @@ def test_a_group_that_is_gone_is_empty(tmp_path: Path) -> None:
 
 def test_an_identity_is_more_than_a_number() -> None:
     boot = processes.boot_id()
-    me = processes.myself(boot)
+    me = processes.identify_self(boot)
 
-    assert processes.lives(me, boot)
-    assert not processes.lives(me._replace(ticks=me.ticks + 1), boot)
-    assert not processes.lives(me, "another boot")
-    assert not processes.lives(Identity(0, 0, boot), boot)
+    assert processes.is_alive(me, boot)
+    assert not processes.is_alive(me._replace(ticks=me.ticks + 1), boot)
+    assert not processes.is_alive(me, "another boot")
+    assert not processes.is_alive(Identity(0, 0, boot), boot)
     assert not processes.signal_to(me._replace(ticks=me.ticks + 1), 9, boot)
 
 
 def test_parents_are_found_up_to_the_first() -> None:
-    assert os.getppid() == processes.ancestors(os.getpid())[0]
-    assert os.getpid() in descendants({os.getppid()})
+    assert os.getppid() == processes.find_ancestors(os.getpid())[0]
+    assert os.getpid() in find_descendants({os.getppid()})
 
 
 def test_a_file_is_made_once(tmp_path: Path) -> None:
@@ -203,8 +203,8 @@ def test_a_group_tells_what_it_counts_and_leaves_out_the_rest(tmp_path: Path) ->
 
 def test_an_end_without_figures_has_unknown_ones() -> None:
     for found in (None, {}, "x", {"cpu_ms": "1"}):
-        assert Usage() == usage_of(found)
-    assert Usage(7, None, 9) == usage_of({"cpu_ms": 7, "process_mib": 9, "other": 1})
+        assert Usage() == read_usage(found)
+    assert Usage(7, None, 9) == read_usage({"cpu_ms": 7, "process_mib": 9, "other": 1})
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may go before others")

@@ -39,7 +39,7 @@ def test_the_command_line_of_a_container(place: podman.ContainerContext) -> None
         entrypoint=["/run", "a b"], argv=["--epochs", "3"], volumes=["/data:/mnt:ro", "scratch:/x"]
     )
     env = {"CUDA_VISIBLE_DEVICES": "GPU-1", "TOKEN": "s3cret", "PATH": "/own"}
-    words = podman.words_of_run(plan(), own, 0, "docker.io/library/train:latest", env, place)
+    words = podman.run_words(plan(), own, 0, "docker.io/library/train:latest", env, place)
 
     folder = place.folder
     assert [
@@ -65,20 +65,20 @@ def test_podman_has_settings_of_its_own_and_passes_variables_on_by_name(
     place: podman.ContainerContext,
 ) -> None:
     env = {"HOME": "/job", "LD_PRELOAD": "x", "CONTAINERS_CONF": "x", "TOKEN": "t", "YARD_ATTEMPT_DIR": "/a"}
-    own = podman.environment(place.folder, "/r", "run", plan(), env)
-    passed = podman.passed_on(own, env)
+    own = podman.podman_environment(place.folder, "/r", "run", plan(), env)
+    passed = podman.pass_on(own, env)
 
     assert (place.folder, f"{place.folder}/run/engine.conf") == (passed["HOME"], passed["CONTAINERS_CONF"])
     assert ("t", "/a", podman.PATH) == (passed["TOKEN"], passed["YARD_ATTEMPT_DIR"], passed["PATH"])
     assert "LD_PRELOAD" not in passed
     with pytest.raises(ValueError, match="PATH cannot have a line break"):
-        podman.words_of_run(plan(), container(), 0, "x", {"PATH": "a\nb"}, place)
+        podman.run_words(plan(), container(), 0, "x", {"PATH": "a\nb"}, place)
 
 
 def test_an_image_that_names_its_folder_keeps_it_where_the_job_names_none(
     place: podman.ContainerContext,
 ) -> None:
-    words = podman.words_of_run(plan(), container(), 1, "x", {}, place._replace(cwd=""))
+    words = podman.run_words(plan(), container(), 1, "x", {}, place._replace(cwd=""))
 
     assert "--workdir" not in words
     assert "--entrypoint" not in words
@@ -88,7 +88,7 @@ def test_an_image_that_names_its_folder_keeps_it_where_the_job_names_none(
 def test_a_user_without_further_ids_is_root_inside(
     place: podman.ContainerContext,
 ) -> None:
-    words = podman.words_of_run(plan(), container(), 0, "x", {}, place._replace(has_ids=False))
+    words = podman.run_words(plan(), container(), 0, "x", {}, place._replace(has_ids=False))
 
     assert "--userns" not in words
     assert "overlay.ignore_chown_errors=true" in words
@@ -107,7 +107,7 @@ def test_a_user_without_further_ids_is_root_inside(
     ],
 )
 def test_a_name_stands_for_an_image_as_in_kubernetes(name: str, full: list[str]) -> None:
-    assert full == podman.names_of(name)
+    assert full == podman.full_names(name)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_what_an_image_needs_is_named(
     path = str(tmp_path)
     monkeypatch.setattr(podman.os, "geteuid", lambda: uid)
 
-    assert (lacking, taken) == (podman.missing(hybrid, path), podman.runtime(hybrid, path))
+    assert (lacking, taken) == (podman.find_missing(hybrid, path), podman.runtime(hybrid, path))
 
 
 @pytest.fixture
@@ -177,15 +177,15 @@ def of_all(tmp_path: Path) -> tuple[str, str]:
 @pytest.mark.usefixtures("settings_of_all")
 def test_images_that_a_user_built_are_found_whatever_driver_has_them(tmp_path: Path) -> None:
     home, own = str(tmp_path), tmp_path / ".local" / "share" / "containers" / "storage"
-    assert {"others": [], "copied": []} == podman.users_own(home, of_all(tmp_path))
+    assert {"others": [], "copied": []} == podman.find_user_stores(home, of_all(tmp_path))
     for driver in ("vfs", "overlay"):
         (own / f"{driver}-images").mkdir(parents=True)
         (own / f"{driver}-images" / "images.json").write_text(
             '[{"id": "7", "names": ["localhost/a:latest"]}]'
         )
 
-    assert {"others": [str(own)], "copied": [f"vfs@{own}"]} == podman.users_own(home, of_all(tmp_path))
-    assert {"localhost/a:latest": "7"} == podman.images(str(own), "vfs", "id")
+    assert {"others": [str(own)], "copied": [f"vfs@{own}"]} == podman.find_user_stores(home, of_all(tmp_path))
+    assert {"localhost/a:latest": "7"} == podman.list_images(str(own), "vfs", "id")
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_the_store_of_a_user_is_where_podmans_settings_have_it(
     file.parent.mkdir(parents=True)
     file.write_text(users)
 
-    assert own.format(home=tmp_path) == podman.own_store(str(tmp_path), of_all(tmp_path))
+    assert own.format(home=tmp_path) == podman.find_own_store(str(tmp_path), of_all(tmp_path))
 
 
 @pytest.mark.usefixtures("settings_of_all")
@@ -216,7 +216,9 @@ def test_settings_that_are_a_pipe_are_not_waited_for(tmp_path: Path) -> None:
     (tmp_path / ".config" / "containers").mkdir(parents=True)
     os.mkfifo(tmp_path / ".config" / "containers" / "storage.conf")
 
-    assert f"{tmp_path}/.local/share/containers/storage" == podman.own_store(str(tmp_path), of_all(tmp_path))
+    assert f"{tmp_path}/.local/share/containers/storage" == podman.find_own_store(
+        str(tmp_path), of_all(tmp_path)
+    )
 
 
 @pytest.mark.usefixtures("settings_of_all")
@@ -235,7 +237,7 @@ def test_an_image_of_ones_own_that_was_not_built_is_asked_of_no_registry(tmp_pat
 def test_facts_of_a_task_are_believed_as_far_as_they_make_sense(tmp_path: Path) -> None:
     (tmp_path / "7").mkdir()
     file = tmp_path / "7" / image.FACTS
-    assert {} == image.facts_of(str(tmp_path), 7)
+    assert {} == image.read_facts(str(tmp_path), 7)
     for text in (
         "[]",
         "{",
@@ -245,22 +247,22 @@ def test_facts_of_a_task_are_believed_as_far_as_they_make_sense(tmp_path: Path) 
         f'{{"pull_ms": {10**30}}}',
     ):
         file.write_text(text)
-        assert {} == image.facts_of(str(tmp_path), 7)
+        assert {} == image.read_facts(str(tmp_path), 7)
     file.write_text(json.dumps({"image": "a", "pull_ms": 3, "other": 1}))
-    assert {"image": "a", "pull_ms": 3} == image.facts_of(str(tmp_path), 7)
+    assert {"image": "a", "pull_ms": 3} == image.read_facts(str(tmp_path), 7)
     file.write_text(json.dumps({"why": "w" * 10_000}))
-    assert {"why": f"{'w' * 478} [the rest is cut off]"} == image.facts_of(str(tmp_path), 7), (
+    assert {"why": f"{'w' * 478} [the rest is cut off]"} == image.read_facts(str(tmp_path), 7), (
         "the end of an attempt has a place of 4 KiB"
     )
 
 
 def test_a_store_that_is_not_there_or_broken_has_no_images(tmp_path: Path) -> None:
-    assert {} == podman.images(str(tmp_path))
+    assert {} == podman.list_images(str(tmp_path))
     (tmp_path / "overlay-images").mkdir()
     (tmp_path / "overlay-images" / "images.json").write_text(
         '[{"id": "1", "names": null}, {"names": ["a"], "digest": "d"}]'
     )
-    assert {"a": "d"} == podman.images(str(tmp_path))
+    assert {"a": "d"} == podman.list_images(str(tmp_path))
 
 
 LIBRARIES = {"libcuda.so.1": "/lib/libcuda.so.1"}
@@ -311,14 +313,14 @@ def test_the_toolkits_own_specification_counts(tmp_path: Path) -> None:
         "GPU-a": ["--device", "nvidia.com/gpu=GPU-a"],
         "GPU-b": ["--device", "nvidia.com/gpu=1"],
     } == cdi.Devices("/data", emulated=False, folders=folders).words([readings])
-    assert ["--device", "nvidia.com/gpu=1"] == devices.of_gpu("1", folders)
+    assert ["--device", "nvidia.com/gpu=1"] == devices.gpu_words("1", folders)
 
 
 def test_a_gpu_of_slurm_comes_with_the_drivers_libraries(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(devices.os.path, "exists", lambda path: path in ("/dev/nvidia3", "/dev/nvidiactl"))
-    words = devices.of_gpu("3", (str(tmp_path), str(tmp_path)), LIBRARIES)
+    words = devices.gpu_words("3", (str(tmp_path), str(tmp_path)), LIBRARIES)
     assert ["--device", "/dev/nvidia3:/dev/nvidia3", "--device", "/dev/nvidiactl:/dev/nvidiactl"] == words[:4]
     assert any([word.endswith(":/usr/lib64/libcuda.so.1:ro") for word in words])
 
@@ -340,13 +342,17 @@ def test_a_user_who_makes_the_folder_of_another_first_keeps_no_job_in_an_image_f
         os.chown(path, 12345, 12345)
     Path(f"{theirs}-b").symlink_to(elsewhere)
     Path(f"{theirs}-c").touch()
-    found = images.of({"key": "y-1-1", "image": {"home": str(tmp_path), "by": "podman"}}, "n1", pattern)
+    found = images.plan_images(
+        {"key": "y-1-1", "image": {"home": str(tmp_path), "by": "podman"}}, "n1", pattern
+    )
     images.make(found, nothing_missing)
     own = Path(found["store"]).parent
     assert own.name.startswith(f"{theirs.name}-")
     assert (0, 0o700) == (own.lstat().st_uid, own.lstat().st_mode & 0o7777)
     assert [] == [*elsewhere.iterdir(), *theirs.iterdir(), *Path(f"{theirs}-a").iterdir()]
-    again = images.of({"key": "y-2-1", "image": {"home": str(tmp_path), "by": "podman"}}, "n1", pattern)
+    again = images.plan_images(
+        {"key": "y-2-1", "image": {"home": str(tmp_path), "by": "podman"}}, "n1", pattern
+    )
     assert found["store"] == again["store"], "images are pulled once"
 
     shutil.rmtree(theirs)
@@ -358,7 +364,9 @@ def test_a_folder_that_is_open_to_other_users_holds_no_images(
     tmp_path: Path,
 ) -> None:
     pattern = str(tmp_path / "box-{}")
-    found = images.of({"key": "y-1-1", "image": {"home": str(tmp_path), "by": "podman"}}, "n1", pattern)
+    found = images.plan_images(
+        {"key": "y-1-1", "image": {"home": str(tmp_path), "by": "podman"}}, "n1", pattern
+    )
     images.make(found, nothing_missing)
     images.make(found, nothing_missing)
     assert 0o700 == (tmp_path / f"box-{os.getuid()}").stat().st_mode & 0o777
@@ -394,7 +402,7 @@ def test_the_command_line_of_pyxis(place: podman.ContainerContext) -> None:
     env = {"CUDA_VISIBLE_DEVICES": "0,1", "TOKEN": "s3cret", "LD_LIBRARY_PATH": "/x"}
     own = container(argv=["--epochs", "3"], volumes=["/data:/mnt:ro"])
     order = runtimes.Order(own, 0, "nvcr.io/nvidia/pytorch:24.01-py3", env, place)
-    words, passed = runtimes.words_of(plan(by="pyxis"), order, {})
+    words, passed = runtimes.run_words(plan(by="pyxis"), order, {})
 
     assert [
         *SRUN, "--export=ALL,LD_LIBRARY_PATH=/x", "--input=none", "--container-image=nvcr.io#nvidia/pytorch:24.01-py3",
@@ -408,7 +416,7 @@ def test_the_command_line_of_pyxis(place: podman.ContainerContext) -> None:
 
     script = container(entrypoint=["/a/script"], workdir="/inside")
     order = runtimes.Order(script, 0, "docker.io/library/train:1", {}, place._replace(terminal=True))
-    words, _ = runtimes.words_of(plan(by="pyxis"), order, {})
+    words, _ = runtimes.run_words(plan(by="pyxis"), order, {})
     assert ["--pty", "--container-image=library/train:1"] == words[len(SRUN) + 1 :][:2]
     assert ["--container-workdir=/inside", "--no-container-entrypoint", "/a/script"] == [
         word for word in words if "workdir" in word or "entrypoint" in word or word == "/a/script"
@@ -436,14 +444,14 @@ def test_what_other_runtimes_cannot_run_is_said(
     place: podman.ContainerContext, by: str, full: str, more: Any, env: dict[str, str], says: str
 ) -> None:
     with pytest.raises(runtimes.Failed, match=says):
-        runtimes.words_of(plan(by=by), runtimes.Order(container(**more), 0, full, env, place), {})
+        runtimes.run_words(plan(by=by), runtimes.Order(container(**more), 0, full, env, place), {})
 
 
 def test_the_command_line_of_apptainer(place: podman.ContainerContext) -> None:
     env = {"CUDA_VISIBLE_DEVICES": "0", "TOKEN": "s3cret", "PATH": "/own"}
     own = container(argv=["--epochs", "3"], volumes=["/data:/mnt:ro"])
     order = runtimes.Order(own, 0, "docker.io/library/train:1", env, place)
-    words, passed = runtimes.words_of(plan(by="apptainer", store="/v/images"), order, {})
+    words, passed = runtimes.run_words(plan(by="apptainer", store="/v/images"), order, {})
 
     folder = place.folder
     assert [
@@ -458,6 +466,6 @@ def test_the_command_line_of_apptainer(place: podman.ContainerContext) -> None:
     assert "/v/apptainer" == passed["APPTAINER_CACHEDIR"], "images are kept on the node, for this user alone"
 
     script = container(entrypoint=["/a/script"], argv=["x"])
-    words, _ = runtimes.words_of(plan(by="apptainer"), runtimes.Order(script, 0, "q.io/a:1", {}, place), {})
+    words, _ = runtimes.run_words(plan(by="apptainer"), runtimes.Order(script, 0, "q.io/a:1", {}, place), {})
     assert ["apptainer", "exec", "--contain"] == words[:3], "without a GPU nothing of the driver is asked for"
     assert ["docker://q.io/a:1", "/a/script", "x"] == words[-3:]

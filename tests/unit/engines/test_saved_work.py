@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuyard.engines.machine.peeking import by_start
+from gpuyard.engines.machine.peeking import date_by_start
 from gpuyard.model.units import HOUR_MS, MINUTE_MS
 
 T = 1_800_000_000_000
@@ -13,7 +13,7 @@ LATER = 10 * MINUTE_MS
 def saved(file_ms: int, set_by_ms: int, before_ms: int = 0) -> int:
     """What is made of a file ten minutes after the start, the clock having been set meanwhile."""
     now = (T + LATER + set_by_ms, BEGAN + LATER)
-    return by_start(file_ms and T + file_ms, (T, BEGAN), before_ms and T + before_ms, now)
+    return date_by_start(file_ms and T + file_ms, (T, BEGAN), before_ms and T + before_ms, now)
 
 
 @pytest.mark.parametrize("set_by_ms", [0, HOUR_MS, -HOUR_MS, 5 * MINUTE_MS, -5 * MINUTE_MS])

@@ -91,5 +91,5 @@ def test_a_gpu_that_has_gone_says_nothing(driver: Driver, monkeypatch: pytest.Mo
 
 
 def test_emulated_gpus_are_marked(driver: Driver) -> None:
-    one, _two = signals.pretended("here", READINGS)
+    one, _two = signals.pretend_signals("here", READINGS)
     assert (True, None) == (one.emulated, one.busy_pct)

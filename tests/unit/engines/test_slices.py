@@ -10,7 +10,7 @@ from gpuyard.core.fleet.mig_geometry import PlacedSlice
 from gpuyard.engines.contract import Part, Permanent, Transient
 from gpuyard.engines.local.gpus.mig import Slices
 from gpuyard.engines.local.gpus.mig_emulated import EmulatedCutter
-from gpuyard.engines.local.gpus.mps import Mps, NoMps, caps
+from gpuyard.engines.local.gpus.mps import Mps, NoMps, share_limits
 from gpuyard.engines.local.gpus.sharing import IDLE_S, Sharing
 from gpuyard.engines.machine.launches import UnixAccount
 from gpuyard.engines.machine.nvml import GpuReading
@@ -193,7 +193,7 @@ def test_a_share_has_its_caps(tmp_path: Path) -> None:
     assert {"mps": [[GPU, 1001]]} == ready.held
     assert "25" == ready.environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"]
     assert f"0={143_771 // 4}M" == ready.environment["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"]
-    assert ready.environment.keys() >= caps(250, 1).keys() | {"CUDA_MPS_PIPE_DIRECTORY"}
+    assert ready.environment.keys() >= share_limits(250, 1).keys() | {"CUDA_MPS_PIPE_DIRECTORY"}
     folder = Path(ready.environment["CUDA_MPS_PIPE_DIRECTORY"]).parent
     assert folder.is_dir()
     box.sharing.tidy(lambda _gpu: H200, now=True)

@@ -7,10 +7,10 @@ import pytest
 
 from gpuyard.engines.slurm.doctor.evidence import Evidence, Finding, Level, Used
 from gpuyard.engines.slurm.doctor.examine import read_used
-from gpuyard.engines.slurm.doctor.findings import findings
+from gpuyard.engines.slurm.doctor.findings import apply_rules
 from gpuyard.engines.slurm.site import site
 from gpuyard.engines.slurm.site.accounting import JobRow
-from gpuyard.engines.slurm.words.forms import tres
+from gpuyard.engines.slurm.words.forms import parse_tres
 
 RECORDED = Path(__file__).parent / "slurm_22_05"
 NOW_MS = 1_794_738_623_000 + 3 * 86_400_000
@@ -27,7 +27,7 @@ WELL = {
 
 def look(**settings: str) -> Evidence:
     """The recorded site in good order, but for the settings given."""
-    found = site.from_files(RECORDED)
+    found = site.read_saved_site(RECORDED)
     found.config |= WELL | settings
     found.nodes = [replace(node, state="IDLE", reason="") for node in found.nodes]
     found.partitions = [
@@ -41,7 +41,7 @@ def codes(found: list[Finding]) -> list[str]:
 
 
 def test_a_site_in_good_order_has_nothing_to_change() -> None:
-    assert [] == findings(look())
+    assert [] == apply_rules(look())
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_site_in_good_order_has_nothing_to_change() -> None:
     ],
 )
 def test_a_setting_that_is_wrong(settings: dict[str, str], code: str, level: Level) -> None:
-    found = findings(look(**settings))
+    found = apply_rules(look(**settings))
 
     assert [(code, level)] == [(each.code, each.level) for each in found]
     assert found[0].seen
@@ -79,7 +79,7 @@ def test_a_setting_that_is_wrong(settings: dict[str, str], code: str, level: Lev
 
 
 def test_the_line_to_change_keeps_what_is_there() -> None:
-    (expire,) = findings(look(AuthInfo="cred_expire=300,socket=/run/munge"))
+    (expire,) = apply_rules(look(AuthInfo="cred_expire=300,socket=/run/munge"))
 
     assert "AuthInfo=socket=/run/munge,cred_expire=30" == expire.change
     assert "301 s" in expire.why
@@ -89,7 +89,7 @@ def test_backfill_that_looks_less_far_than_jobs_run() -> None:
     evidence = look()
     evidence.site.partitions = [replace(part, max_ms=7 * 86_400_000) for part in evidence.site.partitions]
 
-    (window,) = findings(evidence)
+    (window,) = apply_rules(evidence)
 
     assert ("bf-window", Level.FAULT) == (window.code, window.level)
     assert "SchedulerParameters=bf_continue,bf_window=10080,bf_resolution=420" == window.change
@@ -100,7 +100,7 @@ def test_what_is_advised_for_the_scheduler_replaces_what_is_set() -> None:
     evidence.site.partitions = [replace(part, max_ms=7 * 86_400_000) for part in evidence.site.partitions]
     evidence.queue = [replace(_row(str(n), "gres/gpu=1,node=1"), state="PENDING") for n in range(1, 602)]
 
-    found = {each.code: each.change for each in findings(evidence)}
+    found = {each.code: each.change for each in apply_rules(evidence)}
 
     window = "bf_window=10080,bf_resolution=600,defer,bf_max_job_user=20"
     assert f"SchedulerParameters={window}" == found["bf-window"]
@@ -110,18 +110,18 @@ def test_what_is_advised_for_the_scheduler_replaces_what_is_set() -> None:
 
 
 def test_what_is_tracked_and_enforced_already_stays_so() -> None:
-    (tracked,) = findings(look(AccountingStorageTRES="cpu,mem,energy,node,billing,license/ansys,gres/gpu"))
-    (enforced,) = findings(look(AccountingStorageEnforce="associations,nosteps,wckeys"))
+    (tracked,) = apply_rules(look(AccountingStorageTRES="cpu,mem,energy,node,billing,license/ansys,gres/gpu"))
+    (enforced,) = apply_rules(look(AccountingStorageEnforce="associations,nosteps,wckeys"))
 
     assert "AccountingStorageTRES=license/ansys,gres/gpu,gres/gpu:a100" == tracked.change
     assert "AccountingStorageEnforce=associations,limits,qos,safe,nosteps,wckeys" == enforced.change
     assert "limits, qos are written down and nobody is held to them" == enforced.why
-    assert [] == findings(look(AccountingStorageEnforce="all"))
+    assert [] == apply_rules(look(AccountingStorageEnforce="all"))
 
 
 def test_other_plugins_and_resources_stay_too() -> None:
-    (types,) = findings(look(GresTypes="shard"))
-    (devices,) = findings(look(TaskPlugin="task/affinity,task/mine"))
+    (types,) = apply_rules(look(GresTypes="shard"))
+    (devices,) = apply_rules(look(TaskPlugin="task/affinity,task/mine"))
 
     assert "GresTypes=shard,gpu" == types.change
     assert devices.change.startswith("TaskPlugin=task/cgroup,task/affinity,task/mine, and")
@@ -130,32 +130,32 @@ def test_other_plugins_and_resources_stay_too() -> None:
 def test_a_default_for_memory_may_stand_at_the_partition() -> None:
     evidence = look(DefMemPerNode="UNLIMITED")
     evidence.site.partitions = [replace(part, default_memory=True) for part in evidence.site.partitions]
-    assert [] == findings(evidence)
+    assert [] == apply_rules(evidence)
 
-    assert [] == findings(look(DefMemPerNode="UNLIMITED", JobDefaults="DefMemPerGPU=64000"))
+    assert [] == apply_rules(look(DefMemPerNode="UNLIMITED", JobDefaults="DefMemPerGPU=64000"))
 
 
 def test_nodes_that_take_no_work() -> None:
     evidence = look()
-    evidence.site = site.from_files(RECORDED)
+    evidence.site = site.read_saved_site(RECORDED)
     evidence.site.config |= WELL
     evidence.site.partitions = look().site.partitions
     evidence.site.nodes[0] = replace(
         evidence.site.nodes[0], state="DOWN*", reason="gres/gpu count reported lower"
     )
 
-    found = {each.seen: each for each in findings(evidence) if each.code == "node"}
+    found = {each.seen: each for each in apply_rules(evidence) if each.code == "node"}
 
     assert "node n4 is idle+drain: bad fan, ask Ann, since 3 days" in found
     assert "8 GPUs stand idle" == found["node n4 is idle+drain: bad fan, ask Ann, since 3 days"].why
-    assert "gres" in codes(findings(evidence))
+    assert "gres" in codes(apply_rules(evidence))
 
 
 def test_this_machine_has_other_gpus_than_slurm_thinks() -> None:
     evidence = look()
     evidence.host, evidence.host_gpus = "n2", 4
 
-    (nvml,) = findings(evidence)
+    (nvml,) = apply_rules(evidence)
 
     assert "slurm.conf gives n2 8 GPUs, its driver shows 4" == nvml.seen
     assert "NodeName=n2 … Gres=gpu:a100:4" == nvml.change
@@ -164,7 +164,7 @@ def test_this_machine_has_other_gpus_than_slurm_thinks() -> None:
 def _row(label: str, held: str) -> JobRow:
     return JobRow(
         int(label), label, 0, 0, "x", "ann", "nlp", "normal", "main", "RUNNING", 0, 1, 1, 1, 0, 0,
-        tres(held), tres(held), ("n1",),
+        parse_tres(held), parse_tres(held), ("n1",),
     )  # fmt: skip
 
 
@@ -176,7 +176,7 @@ def test_jobs_without_gpus_on_gpu_nodes() -> None:
         _row("3", "gres/shard=2,node=1"),
     ]
 
-    (found,) = findings(evidence)
+    (found,) = apply_rules(evidence)
 
     assert "no-gpu" == found.code
     assert "1 running jobs on GPU nodes asked for no GPU (1), of ann" == found.seen
@@ -186,9 +186,9 @@ def test_time_and_memory_that_nobody_uses() -> None:
     evidence = look()
     evidence.used = [Used(str(n), "ann", 100_000, 10_000, 1000, 100) for n in range(12)]
 
-    assert ["over-time", "over-memory"] == codes(findings(evidence))
+    assert ["over-time", "over-memory"] == codes(apply_rules(evidence))
     evidence.used = evidence.used[:9]
-    assert [] == findings(evidence)
+    assert [] == apply_rules(evidence)
 
 
 def test_what_jobs_used_is_read_from_their_steps() -> None:
@@ -216,7 +216,7 @@ def test_rows_that_nobody_can_read_are_counted_and_the_rest_is_used() -> None:
 
     assert (["8"], 4) == ([used.label for used in found.rows], found.broken)
     assert any("job 7: mixes MIG slices" in text for text in found.broken_named)
-    (unread,) = findings(evidence)
+    (unread,) = apply_rules(evidence)
     assert ("unread", Level.ADVICE) == (unread.code, unread.level)
     assert unread.seen.startswith("4 rows of sacct could not be read: line 4")
     assert 1 == read_used("nothing of the kind\n1\n").broken
@@ -233,6 +233,6 @@ def test_a_controller_that_does_not_answer() -> None:
     )
     evidence.site.config = {"AccountingStorageType": "accounting_storage/slurmdbd"}
 
-    found = codes(findings(evidence))
+    found = codes(apply_rules(evidence))
 
     assert ["slurmctld", "munge", "slurmrestd", "slurmdbd", "not-enforced"] == found[:5]

@@ -26,7 +26,7 @@ from gpuyard.engines.slurm.words.forms import Gres, Unreadable
     ],
 )  # fmt: skip
 def test_generic_resources(text: str, found: tuple[Gres, ...]) -> None:
-    assert found == forms.gres(text)
+    assert found == forms.parse_gres(text)
 
 
 @pytest.mark.parametrize(
@@ -39,13 +39,13 @@ def test_generic_resources(text: str, found: tuple[Gres, ...]) -> None:
     ],
 )
 def test_lists_of_nodes(text: str, found: list[str]) -> None:
-    assert found == forms.hosts(text)
+    assert found == forms.parse_hosts(text)
 
 
 @pytest.mark.parametrize("text", ["n[1-", "n[3-1]", "n[x]", "n[1-900000000]"])
 def test_what_is_no_list_of_nodes(text: str) -> None:
     with pytest.raises(Unreadable):
-        forms.hosts(text)
+        forms.parse_hosts(text)
 
 
 def test_values_of_scontrol_may_hold_blanks_and_signs() -> None:
@@ -57,15 +57,15 @@ def test_values_of_scontrol_may_hold_blanks_and_signs() -> None:
         "RealMemory": "512",
         "CfgTRES": "cpu=64,mem=500G",
         "Reason": "bad fan, ask Ann [root@5]",
-    } == forms.pairs(line)
+    } == forms.parse_pairs(line)
 
 
 def test_the_last_column_may_hold_the_separator() -> None:
-    rows = list(forms.table("A|Def B|Name\n1|2|x|y\n\n"))
+    rows = list(forms.parse_table("A|Def B|Name\n1|2|x|y\n\n"))
 
     assert [(2, {"a": "1", "defb": "2", "name": "x|y"})] == rows
     with pytest.raises(Unreadable, match="line 2 has 1 of 2 columns"):
-        list(forms.table("A|B\nno\n"))
+        list(forms.parse_table("A|B\nno\n"))
 
 
 @pytest.mark.parametrize(
@@ -73,21 +73,23 @@ def test_the_last_column_may_hold_the_separator() -> None:
     [("1794738605", 1_794_738_605_000), ("2026-11-15T10:30:05", 1_794_738_605_000), ("Unknown", 0), ("0", 0)],
 )
 def test_moments(text: str, found: int) -> None:
-    assert found == forms.moment_ms(text, "Start")
+    assert found == forms.parse_moment_ms(text, "Start")
 
 
 @settings(max_examples=200)
 @given(st.integers(0, 10**9))
 def test_a_duration_is_read_as_it_was_written(seconds: int) -> None:
-    assert seconds * 1000 == forms.duration_ms(forms.duration_text(seconds * 1000), "x")
+    assert seconds * 1000 == forms.parse_duration_ms(forms.duration_text(seconds * 1000), "x")
 
 
 @settings(max_examples=300)
 @given(st.text(max_size=60))
 def test_whatever_is_there_is_read_or_refused(text: str) -> None:
     readers = (
-        forms.gres, forms.hosts, forms.tres, forms.pairs, forms.settings, forms.words,
-        lambda it: list(forms.table(it)), lambda it: forms.moment_ms(it, "x"), lambda it: forms.limit_ms(it, "x"),
+        forms.parse_gres, forms.parse_hosts, forms.parse_tres, forms.parse_pairs, forms.parse_settings,
+        forms.parse_words,
+        lambda it: list(forms.parse_table(it)), lambda it: forms.parse_moment_ms(it, "x"),
+        lambda it: forms.limit_ms(it, "x"),
     )  # fmt: skip
     for reader in readers:
         with suppress(Unreadable):

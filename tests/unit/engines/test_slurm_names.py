@@ -12,9 +12,9 @@ from gpuyard.engines.slurm.site.accounting import (
     JOB_FIELDS,
     QUEUE_FIELDS,
     JobRow,
-    new_mark,
+    make_mark,
     read_jobs,
-    unmarked,
+    remove_mark,
 )
 from gpuyard.engines.slurm.words.forms import Unreadable
 
@@ -62,7 +62,7 @@ def told(rows: Sequence[JobRow]) -> list[tuple[str, str, str]]:
 
 
 def test_a_name_makes_no_row_of_the_history_of_others() -> None:
-    other = new_mark()
+    other = make_mark()
     slurm = ObservedSlurm("rig", Printing(forged(BOBS, "|", "\x1f", other)))
 
     found = slurm.history(0)
@@ -72,7 +72,7 @@ def test_a_name_makes_no_row_of_the_history_of_others() -> None:
 
 
 def test_a_name_makes_no_row_in_the_queue() -> None:
-    slurm = ObservedSlurm("rig", Printing(forged(BOBS_QUEUED, "|", "\x1f", new_mark())))
+    slurm = ObservedSlurm("rig", Printing(forged(BOBS_QUEUED, "|", "\x1f", make_mark())))
 
     found = slurm.queue()
 
@@ -84,7 +84,7 @@ def test_the_doctor_and_the_import_are_told_the_truth_too() -> None:
     look = examine(Printing(forged(BOBS_QUEUED, "|")), 1)
     assert [("56", "ann", "x")] == told(look.queue)
 
-    (source,) = [each for each in site.sources(1) if each.file == "jobs.txt"]
+    (source,) = [each for each in site.list_sources(1) if each.file == "jobs.txt"]
     text = site.answer(source, Printing(forged(BOBS, "|")).run)
     found = site.read({"jobs.txt": text}, {})
     assert [("56", "ann", "x")] == told(found.jobs.rows)
@@ -105,7 +105,7 @@ def test_every_answer_has_a_mark_of_its_own() -> None:
 
 def test_a_program_that_does_not_part_as_it_is_told_is_not_believed() -> None:
     with pytest.raises(Unreadable, match="not parted as was asked"):
-        unmarked("JobIDRaw|JobID\n1|1\n", new_mark())
+        remove_mark("JobIDRaw|JobID\n1|1\n", make_mark())
 
 
 @pytest.mark.parametrize("end", ["\r", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"])
@@ -123,7 +123,7 @@ def test_nothing_else_that_ends_a_line_somewhere_ends_a_row(end: str) -> None:
 
 
 def test_a_saved_history_is_parted_by_the_mark_it_begins_with() -> None:
-    mark = new_mark()
+    mark = make_mark()
     text = f"{mark.join(JOB_FIELDS)}\n{mark.join([*ANN, forged(BOBS, '|')])}\n"
 
     found = site.read({"jobs.txt": text}, {})
@@ -134,7 +134,7 @@ def test_a_saved_history_is_parted_by_the_mark_it_begins_with() -> None:
 
 
 def test_an_older_sacctmgr_is_asked_for_less() -> None:
-    (source,) = [each for each in site.sources(1) if each.file == "qos.txt"]
+    (source,) = [each for each in site.list_sources(1) if each.file == "qos.txt"]
 
     def run(*words: str) -> str:
         if "LimitFactor" in words[-1]:

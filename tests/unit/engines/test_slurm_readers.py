@@ -8,7 +8,7 @@ from gpuyard.engines.slurm import fleet, foreign
 from gpuyard.engines.slurm.site import accounting, site
 from gpuyard.engines.slurm.site.gpu_types import GpuTypes
 from gpuyard.engines.slurm.site.notes import Notes
-from gpuyard.engines.slurm.site.pools import gpus_of
+from gpuyard.engines.slurm.site.pools import read_gpus
 from gpuyard.engines.slurm.words import forms, queue, rows, states
 from gpuyard.model import Outcome
 
@@ -66,7 +66,7 @@ def test_a_node_is_the_same_node(line: str) -> None:
     assert drive == observe
     assert (not drive.trouble()) == observe.up
     driven = fleet.node_of(drive, "c", "p", {})
-    assert (driven.gpus, driven.gpu_model, driven.nvlink_group_size) == gpus_of(
+    assert (driven.gpus, driven.gpu_model, driven.nvlink_group_size) == read_gpus(
         observe, GpuTypes({}), Notes()
     )
 
@@ -93,7 +93,7 @@ def test_partitions_and_reservations_are_the_same() -> None:
     ],
 )
 def test_resources_are_the_same(text: str) -> None:
-    drive, observe = queue.read_held(text), forms.tres(text)
+    drive, observe = queue.read_held(text), forms.parse_tres(text)
 
     assert (drive.cpus * 1000, drive.memory_mib, drive.gpus) == (
         observe.cpu_milli,
@@ -112,7 +112,7 @@ def test_there_is_one_table_of_states() -> None:
     assert not (states.WAITS | states.LIVES) & states.OUTCOMES.keys()
     assert accounting.LIVE == states.LIVES | {"PENDING"}
     # A job whose nodes are being powered up has not failed, for either.
-    assert None is states.outcome_of("POWER_UP_NODE")
+    assert None is states.find_outcome("POWER_UP_NODE")
     assert "POWER_UP_NODE" in accounting.LIVE
     waits_again = {"PREEMPTED": Outcome.CANCELLED, "REQUEUED": Outcome.CANCELLED}
     assert {**states.OUTCOMES, **waits_again} == foreign.ENDS

@@ -39,7 +39,7 @@ NEWER_JOB = {
 
 @pytest.fixture(scope="module")
 def found() -> site.SlurmSite:
-    return site.from_files(RECORDED)
+    return site.read_saved_site(RECORDED)
 
 
 def test_the_cluster(found: site.SlurmSite) -> None:
@@ -155,17 +155,17 @@ WCKEYS = (
 @pytest.mark.parametrize(("queued", "accounted", "meant"), WCKEYS)
 def test_workload_keys_are_read_alike_from_both(queued: str, accounted: str, meant: str) -> None:
     """Without TrackWCKey Slurm has a key only for a job that was given one; with it, a star marks a default."""
-    mark = accounting.new_mark()
+    mark = accounting.make_mark()
     fields = accounting.QUEUE_FIELDS
     line = ["9", "9", "N/A", "ann", "nlp", "normal", "main", "RUNNING", "100", "100", "110", "N/A", "1:00",
             "gres/gpu=1,node=1", "n1", "0", "0", "1", "None", queued, "a\nb"]  # fmt: skip
     after = ["10", *line[1:]]
-    live = accounting.unmarked("".join([f"{mark.join(row)}\n" for row in (fields, line, after)]), mark)
+    live = accounting.remove_mark("".join([f"{mark.join(row)}\n" for row in (fields, line, after)]), mark)
     header = ("JobIDRaw", "JobID", "State", "Submit", "Start", "End", "WCKey", "JobName")
     cells = ("COMPLETED", "10", "20", "30", accounted, "a\nb")
     past = "".join([f"{mark.join(row)}\n" for row in (header, ("9", "9", *cells), ("10", "10", *cells))])
 
-    for found in (accounting.read_queue(live), accounting.read_jobs(accounting.unmarked(past, mark))):
+    for found in (accounting.read_queue(live), accounting.read_jobs(accounting.remove_mark(past, mark))):
         assert (0, [(9, meant, "a"), (10, meant, "a")]) == (
             found.broken,
             [(row.id, row.wckey, row.name) for row in found.rows],
@@ -237,7 +237,7 @@ def test_rubbish_in_a_saved_file_is_named(tmp_path: Path, file: str, text: str, 
         (tmp_path / each.name).write_text(text if each.name == file else each.read_text())
 
     with pytest.raises(Unreadable) as refused:
-        site.from_files(tmp_path)
+        site.read_saved_site(tmp_path)
 
     assert complaint in str(refused.value)
 

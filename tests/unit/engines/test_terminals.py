@@ -19,7 +19,7 @@ import pytest
 
 from gpuyard.engines.node.attempt import fence
 from gpuyard.engines.node.kernel import terminals
-from gpuyard.engines.node.kernel.processes import Fork, stat_of
+from gpuyard.engines.node.kernel.processes import Fork, read_stat
 from gpuyard.engines.node.visits import copying, frames, inside, visitors
 from gpuyard.engines.node.visits.keeper import Client, KeeperHandle, Session, keep
 from gpuyard.engines.node.visits.visitors import VisitLimits
@@ -37,7 +37,7 @@ class Looker:
     """A client of a keeper."""
 
     def __init__(self, folder: Path, **asked: Any) -> None:
-        found = frames.reach(str(folder))
+        found = frames.reach_keeper(str(folder))
         assert found is not None
         self.link = found
         _links.append(found)
@@ -46,7 +46,7 @@ class Looker:
         self.shown = b""
 
     def send(self, kind: bytes, content: bytes) -> None:
-        self.link.sendall(frames.frame(kind, content))
+        self.link.sendall(frames.make_frame(kind, content))
 
     def next(self) -> tuple[bytes, bytes]:
         kind, size = frames.HEAD.unpack(self._exactly(frames.HEAD.size))
@@ -212,7 +212,7 @@ def test_a_request_that_makes_no_sense_is_refused_and_the_keeper_stays(tmp_path:
     with kept(tmp_path, "cat"):
         assert "no 'dance' here" in Looker(tmp_path, do="dance").end()
         assert "cannot be served" in Looker(tmp_path, do="shell", env=[1]).end()
-        raw = frames.reach(str(tmp_path))
+        raw = frames.reach_keeper(str(tmp_path))
         assert raw is not None
         _links.append(raw)
         raw.sendall(frames.HEAD.pack(frames.DATA, 1 << 30))
@@ -242,7 +242,7 @@ def below(keeper: int) -> list[int]:
 
 def stopped_and_let_go(pid: int) -> None:
     """One that is let go on before it has stopped would stop for ever."""
-    patience.until(lambda: (stat := stat_of(pid)) and stat.state == "T", WAIT_S)
+    patience.until(lambda: (stat := read_stat(pid)) and stat.state == "T", WAIT_S)
     os.kill(pid, signal.SIGCONT)
 
 
@@ -295,7 +295,7 @@ def test_a_shell_whose_client_has_left_before_it_is_in_the_container_goes(
 
 def sent_on(folder: Path, client: Looker) -> bool:
     """Fill a connection of a client again and again; whether the keeper has taken something of it."""
-    sizes = frames.frame(frames.SIZE, json.dumps({"rows": 41, "columns": 111}).encode())
+    sizes = frames.make_frame(frames.SIZE, json.dumps({"rows": 41, "columns": 111}).encode())
     taken = False
     for again in range(5):
         client.link.setblocking(False)
@@ -316,7 +316,7 @@ def test_the_socket_is_for_its_owner_alone_and_its_path_may_be_long(tmp_path: Pa
     with kept(folder, "cat"):
         assert 0o600 == os.stat(folder / frames.SOCKET).st_mode & 0o777
         Looker(folder, seen=0).next()
-    assert frames.reach(str(folder)) is None
+    assert frames.reach_keeper(str(folder)) is None
 
 
 def test_a_keeper_that_cannot_be_forked_leaves_nothing_behind(
@@ -340,8 +340,8 @@ def test_a_link_in_a_jobs_folder_leads_to_no_other_socket(tmp_path: Path) -> Non
     link.mkdir()
     (link / frames.SOCKET).symlink_to(there / frames.SOCKET)
     with kept(there, "cat"):
-        assert frames.reach(str(link)) is None
-        assert frames.reach(str(there), os.geteuid() + 1) is None
+        assert frames.reach_keeper(str(link)) is None
+        assert frames.reach_keeper(str(there), os.geteuid() + 1) is None
 
 
 def test_what_one_client_does_keeps_nothing_of_another_open(tmp_path: Path) -> None:
@@ -493,7 +493,7 @@ class Recycled:
     @staticmethod
     def _senders(keeper: int) -> list[int]:
         below = map(int, Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split())
-        return [pid for pid in below if (stat := stat_of(pid)) is not None and stat.state != "Z"]
+        return [pid for pid in below if (stat := read_stat(pid)) is not None and stat.state != "Z"]
 
     @staticmethod
     def _as_user(work: Callable[[], None], _complain: Callable[[str], None]) -> int:
@@ -570,9 +570,9 @@ def copied(source: Path, target: Path, failed: Callable[[str, str], None] | None
 
     left_out: list[str] = []
     taker = copying.Taker(str(target), failed)
-    for head, file in copying.entries(str(source), left_out.append, failed or fail):
+    for head, file in copying.list_entries(str(source), left_out.append, failed or fail):
         taker.head(json.dumps(head).encode())
-        for piece in copying.pieces(head, file):
+        for piece in copying.read_pieces(head, file):
             taker.data(piece)
     taker.close(whole=True)
     return left_out
@@ -663,11 +663,11 @@ def test_a_file_that_becomes_shorter_is_told_and_the_rest_is_copied(tmp_path: Pa
         (source / name).write_bytes(bytes(100))
     failed: list[tuple[str, str]] = []
     taker = copying.Taker(str(there), lambda *told: failed.append(told))
-    for head, file in copying.entries(str(source), print, print):
+    for head, file in copying.list_entries(str(source), print, print):
         taker.head(json.dumps(head).encode())
         if head["path"] == "data/a":
             (source / "a").write_bytes(b"x")
-        for piece in copying.pieces(head, file):
+        for piece in copying.read_pieces(head, file):
             taker.data(piece)
     taker.close(whole=True)
     assert [(f"{there}/data/a", "it became shorter while it was copied")] == failed
@@ -708,19 +708,21 @@ def test_a_file_that_is_not_whole_is_not_left_there(tmp_path: Path) -> None:
 def test_what_comes_with_the_first_frame_is_left_to_whoever_takes_the_connection_over() -> None:
     here, there = socket.socketpair()
     with here, there:
-        there.sendall(frames.frame(frames.HELLO, b'{"do": "forward"}') + frames.frame(frames.DATA, b"early"))
+        there.sendall(
+            frames.make_frame(frames.HELLO, b'{"do": "forward"}') + frames.make_frame(frames.DATA, b"early")
+        )
         client, found = Client(here), []
         while not found:
             found = client.frames() or []
         assert [(frames.HELLO, b'{"do": "forward"}')] == found
-        assert frames.frame(frames.DATA, b"early") == here.recv(100)
+        assert frames.make_frame(frames.DATA, b"early") == here.recv(100)
 
 
 def test_what_a_client_typed_last_counts_though_it_left_without_reading() -> None:
     here, there = socket.socketpair()
     with here, there:
         here.sendall(b"shown and not read")
-        there.sendall(frames.frame(frames.DATA, b"typed"))
+        there.sendall(frames.make_frame(frames.DATA, b"typed"))
         there.close()
         client = Client(here)
         client.greeted = True
@@ -731,11 +733,11 @@ def test_what_a_client_typed_last_counts_though_it_left_without_reading() -> Non
 def test_what_a_client_typed_last_counts_though_something_is_shown_to_it_after_it_left() -> None:
     here, there = socket.socketpair()
     with here:
-        there.sendall(frames.frame(frames.DATA, b"typed"))
+        there.sendall(frames.make_frame(frames.DATA, b"typed"))
         there.close()
         client = Client(here)
         client.greeted = True
-        client.send(frames.frame(frames.DATA, b"shown"))
+        client.send(frames.make_frame(frames.DATA, b"shown"))
         assert client.flush(), "the keeper lets it go before it has read what was typed"
         assert [(frames.DATA, b"typed")] == client.frames()
         assert client.frames() is None

@@ -100,11 +100,11 @@ def test_links_that_go_to_a_switch_count_for_every_gpu_behind_it(monkeypatch: py
 def test_emulated_nodes_have_the_links_and_domains_of_the_file() -> None:
     node = Node("e1", "c", "p", "A100-80GB", 4, 8000, 64_000, nvlink_group_size=2, numa_domains=2)
     readings = [GpuReading(f"GPU-{gpu}", "A100-80GB", 81_920, numa=gpu // 2) for gpu in range(4)]
-    found = topology.pretended(node, readings)
+    found = topology.pretend_places(node, readings)
     assert [("X", "NV", "SYS", "SYS"), ("SYS", "SYS", "NV", "X")] == [found[0].links, found[3].links]
     assert ["0-3", "4-7"] == [found[0].cores, found[3].cores]
     apart = Node("e2", "c", "p", "L4", 4, 8000, 64_000, numa_domains=2)
-    assert ("X", "NODE", "SYS", "SYS") == topology.pretended(apart, readings)[0].links
+    assert ("X", "NODE", "SYS", "SYS") == topology.pretend_places(apart, readings)[0].links
 
 
 class Sees(NoMig):

@@ -7,15 +7,15 @@ from gpuyard.engines.local.translate import (
     LocalContext,
     MachineReading,
     Seat,
-    alike,
-    node_of,
+    find_alike,
+    make_node,
     plan_of,
-    report_of_end,
+    read_end,
 )
-from gpuyard.engines.machine.launches import UnixAccount, flaw_of_key
+from gpuyard.engines.machine.launches import UnixAccount, find_key_flaw
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.model import Outcome
-from gpuyard.model.gpu_names import model_measured
+from gpuyard.model.gpu_names import recognise_model
 
 MACHINE = MachineReading("box", 64_000, 500_000)
 ACCOUNT = UnixAccount(1000, 1000, "ann", "/home/ann", "/bin/zsh")
@@ -44,7 +44,7 @@ ACCOUNT = UnixAccount(1000, 1000, "ann", "/home/ann", "/bin/zsh")
     ],
 )
 def test_model_names(driver: str, memory_mib: int, name: str) -> None:
-    assert name == model_measured(driver, memory_mib)
+    assert name == recognise_model(driver, memory_mib)
 
 
 def gpus(count: int, linked: list[set[int]] | None = None, numa: list[int] | None = None) -> list[GpuReading]:
@@ -74,7 +74,7 @@ def gpus(count: int, linked: list[set[int]] | None = None, numa: list[int] | Non
     ids=["none", "one", "no-links", "all-linked", "pairs", "crossed", "uneven"],
 )
 def test_links_and_numa(readings: list[GpuReading], group: int, domains: int) -> None:
-    node = node_of(MACHINE, readings, "c", "p")
+    node = make_node(MACHINE, readings, "c", "p")
 
     assert (len(readings), group, domains) == (node.gpus, node.nvlink_group_size, node.numa_domains)
 
@@ -82,8 +82,8 @@ def test_links_and_numa(readings: list[GpuReading], group: int, domains: int) ->
 def test_a_node_is_made_of_the_gpus_that_are_alike() -> None:
     display = GpuReading("GPU-d", "Tesla T4", 15_360)
 
-    assert [1, 2] == alike([display, *gpus(2)])
-    assert [] == alike([])
+    assert [1, 2] == find_alike([display, *gpus(2)])
+    assert [] == find_alike([])
 
 
 def place(**changes: object) -> LocalContext:
@@ -190,15 +190,15 @@ def test_a_checkpoint_from_after_the_end_is_one_from_the_end() -> None:
         "checkpoint_ms": 99,
         "why": "",
     }
-    report = report_of_end("k", end)
+    report = read_end("k", end)
 
     assert (Phase.ENDED, Outcome.COMPLETED, 2) == (report.phase, report.outcome, report.checkpoint_ms)
 
 
 @pytest.mark.parametrize("key", ["", "..", ".", "a/b", "a b", "-a", "a\0", "a\n", "ü", "x" * 201])
 def test_a_key_that_is_no_folder_name_is_refused(key: str) -> None:
-    assert "" != flaw_of_key(key)
+    assert "" != find_key_flaw(key)
 
 
 def test_a_key_is_letters_digits_and_dashes() -> None:
-    assert "" == flaw_of_key("yard-12-3")
+    assert "" == find_key_flaw("yard-12-3")

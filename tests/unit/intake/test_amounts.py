@@ -3,8 +3,8 @@
 import pytest
 
 from gpuyard.intake.sbatch import amounts, gpus
-from gpuyard.intake.sbatch.arrays import Array, array
-from gpuyard.intake.sbatch.dependencies import dependencies
+from gpuyard.intake.sbatch.arrays import Array, parse_array
+from gpuyard.intake.sbatch.dependencies import parse_dependencies
 from gpuyard.intake.sbatch.exports import Export, export
 from gpuyard.intake.sbatch.gpus import Gpus, Gres
 from gpuyard.intake.sbatch.hostlists import expand
@@ -32,7 +32,7 @@ from gpuyard.intake.sbatch.reading import Ahead, ahead
     ],
 )
 def test_a_time_limit_has_six_forms(text: str, minutes: int) -> None:
-    assert minutes == amounts.minutes(text)
+    assert minutes == amounts.parse_minutes(text)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_a_time_limit_has_six_forms(text: str, minutes: int) -> None:
 )
 def test_other_times_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must"):
-        amounts.minutes(text)
+        amounts.parse_minutes(text)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_other_times_are_refused(text: str) -> None:
 )
 def test_a_time_with_a_unit_is_told_how_to_be_written(text: str, meant: str) -> None:
     with pytest.raises(ValueError, match=f"for {text} write {meant}$"):
-        amounts.minutes(text)
+        amounts.parse_minutes(text)
 
 
 @pytest.mark.parametrize(
@@ -66,26 +66,26 @@ def test_a_time_with_a_unit_is_told_how_to_be_written(text: str, meant: str) -> 
     ],
 )
 def test_memory_is_in_mib_unless_it_says_otherwise(text: str, mib: int) -> None:
-    assert mib == amounts.memory_mib(text)
+    assert mib == amounts.parse_memory_mib(text)
 
 
 @pytest.mark.parametrize("text", ["", "1.5G", "-1", "4Gi", "4X", "1P", "G", "4 G", "2048T"])
 def test_other_memory_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be"):
-        amounts.memory_mib(text)
+        amounts.parse_memory_mib(text)
 
 
 @pytest.mark.parametrize(
     ("text", "nodes"), [("2", (2, 2)), ("2-4", (2, 4)), ("1k", (1024, 1024)), ("1K-2k", (1024, 2048))]
 )
 def test_nodes_are_a_number_or_a_range(text: str, nodes: tuple[int, int]) -> None:
-    assert nodes == amounts.node_range(text)
+    assert nodes == amounts.parse_node_range(text)
 
 
 @pytest.mark.parametrize("text", ["", "0", "4-2", "2-", "-2", "2=3", "1,2", "two", "9m"])
 def test_other_nodes_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be"):
-        amounts.node_range(text)
+        amounts.parse_node_range(text)
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "x", "1.5", "=2", "1000001", "\u0661"])
@@ -112,7 +112,7 @@ def test_other_counts_are_refused(text: str) -> None:
     ],
 )
 def test_gres(text: str, meant: Gres) -> None:
-    assert meant == gpus.gres(text)
+    assert meant == gpus.parse_gres(text)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_gres(text: str, meant: Gres) -> None:
 )
 def test_other_gres_is_refused(text: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        gpus.gres(text)
+        gpus.parse_gres(text)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_other_gres_is_refused(text: str, says: str) -> None:
     [("4", Gpus(4)), ("a100:4", Gpus(4, "a100")), ("a100", Gpus(1, "a100")), ("1k", Gpus(1024))],
 )
 def test_gpus(text: str, meant: Gpus) -> None:
-    assert meant == gpus.gpus(text)
+    assert meant == gpus.parse_gpus(text)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_gpus(text: str, meant: Gpus) -> None:
     ],
 )
 def test_arrays(text: str, meant: Array) -> None:
-    assert meant == array(text)
+    assert meant == parse_array(text)
 
 
 @pytest.mark.parametrize(
@@ -168,15 +168,15 @@ def test_arrays(text: str, meant: Array) -> None:
 )
 def test_other_arrays_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"must|range|more than"):
-        array(text)
+        parse_array(text)
 
 
 def test_a_long_list_of_tasks_is_written_as_ranges() -> None:
     listed = ",".join(map(str, range(500)))
 
-    assert Array("0-499", 500, 0) == array(listed)
+    assert Array("0-499", 500, 0) == parse_array(listed)
     with pytest.raises(ValueError, match="use ranges"):
-        array(",".join(map(str, range(0, 1000, 2))))
+        parse_array(",".join(map(str, range(0, 1000, 2))))
 
 
 def one(kind: str, job: int | str, **more: int) -> dict[str, object]:
@@ -205,7 +205,7 @@ def one(kind: str, job: int | str, **more: int) -> dict[str, object]:
     ],
 )
 def test_dependencies(text: str, each: list[dict[str, object]], any_will_do: bool) -> None:
-    found = dependencies(text)
+    found = parse_dependencies(text)
 
     assert (each, any_will_do) == (list(found.each), found.any_will_do)
 
@@ -228,7 +228,7 @@ def test_dependencies(text: str, each: list[dict[str, object]], any_will_do: boo
 )
 def test_other_dependencies_are_refused(text: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        dependencies(text)
+        parse_dependencies(text)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from gpuyard.errors import BadInput
 from gpuyard.intake.bills import read_bill
-from gpuyard.ledger.bills import Finding, Place, Sums, compared
+from gpuyard.ledger.bills import Finding, Place, Sums, compare_bill
 from gpuyard.ledger.units import read_day
 from gpuyard.model.units import DAY_MS, HOUR_MS
 
@@ -81,7 +81,7 @@ def written(rows: list[Row], columns: tuple[str, ...] = CUR) -> str:
 
 def told(path: Path, rows: list[Row], books: dict[Place, Sums] | None = None) -> list[Finding]:
     path.write_text(written(rows))
-    return compared(read_bill(path).lines, cur_books() if books is None else books, DAYS, 1)
+    return compare_bill(read_bill(path).lines, cur_books() if books is None else books, DAYS, 1)
 
 
 @pytest.fixture
@@ -347,5 +347,5 @@ def test_rows_of_focus(bill: Path) -> None:
         for day in range(*DAYS)
         for market in ("reserved", "spot")
     }
-    assert [] == compared(read.lines, books, DAYS, 0)
+    assert [] == compare_bill(read.lines, books, DAYS, 0)
     assert DAY_MS * 8 == next(iter(books.values())).gpu_ms

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gpuyard.errors import BadInput
 from gpuyard.intake import Caller, Form, decode
-from gpuyard.intake.documents import documents
+from gpuyard.intake.documents import parse_documents
 from gpuyard.intake.forms import form_of, read
 
 CALLER = Caller(now=datetime(2026, 3, 10, tzinfo=UTC), host_process=True)
@@ -237,7 +237,7 @@ def test_many_documents_take_time_by_their_number() -> None:
     def took_s(count: int) -> float:
         text = "---\n".join([f"name: j{n}\ncommand: ['true']\n" + "# a line\n" * 20 for n in range(count)])
         began_s = time.process_time()
-        found = documents(text, "many.yaml")
+        found = parse_documents(text, "many.yaml")
         took_s = time.process_time() - began_s
         assert (count, 23 * count - 22) == (len(found), found[-1].root.place.line)
         return took_s

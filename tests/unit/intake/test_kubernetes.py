@@ -213,7 +213,7 @@ def test_the_index_of_a_task_is_left_to_the_engine_in_an_image(kubernetes: Any) 
         found["entrypoint"],
         found["env"],
     )
-    assert ["run", "1"] == podman.with_index(found["entrypoint"], {"JOB_COMPLETION_INDEX": "1"})
+    assert ["run", "1"] == podman.fill_index(found["entrypoint"], {"JOB_COMPLETION_INDEX": "1"})
 
 
 @pytest.mark.parametrize(

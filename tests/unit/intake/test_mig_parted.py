@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from gpuyard.errors import BadInput
-from gpuyard.intake.mig_parted import for_node, names, written
+from gpuyard.intake.mig_parted import layout_for_node, layouts_text, list_layouts
 
 TEXT = """
 version: v1
@@ -43,20 +43,20 @@ mig-configs:
 
 
 def test_entries_count_by_filter_and_device() -> None:
-    assert ["all-disabled", "all-enabled", "all-balanced", "mixed"] == names(TEXT, "f")
-    assert dict.fromkeys(range(2), "3g.71gb+2g.35gb+2x1g.18gb") == for_node(
+    assert ["all-disabled", "all-enabled", "all-balanced", "mixed"] == list_layouts(TEXT, "f")
+    assert dict.fromkeys(range(2), "3g.71gb+2g.35gb+2x1g.18gb") == layout_for_node(
         TEXT, "f", "all-balanced", "H200", 2
     )
-    assert {0: "7x1g.10gb"} == for_node(TEXT, "f", "all-balanced", "H100", 1)
-    assert {} == for_node(TEXT, "f", "all-balanced", "B200", 8)
-    assert {0: "whole", 1: "whole"} == for_node(TEXT, "f", "all-disabled", "T4", 2)
-    mixed = for_node(TEXT, "f", "mixed", "H200", 4)
+    assert {0: "7x1g.10gb"} == layout_for_node(TEXT, "f", "all-balanced", "H100", 1)
+    assert {} == layout_for_node(TEXT, "f", "all-balanced", "B200", 8)
+    assert {0: "whole", 1: "whole"} == layout_for_node(TEXT, "f", "all-disabled", "T4", 2)
+    mixed = layout_for_node(TEXT, "f", "mixed", "H200", 4)
     assert {0: "whole", 1: "3g.71gb+1g.18gb+me", 2: "3g.71gb+1g.18gb+me"} == mixed
 
 
 def test_a_config_map_is_taken_off() -> None:
     wrapped = yaml.safe_dump({"kind": "ConfigMap", "data": {"config.yaml": TEXT}})
-    assert names(TEXT, "f") == names(wrapped, "f")
+    assert list_layouts(TEXT, "f") == list_layouts(wrapped, "f")
 
 
 @pytest.mark.parametrize(
@@ -87,12 +87,12 @@ def test_a_config_map_is_taken_off() -> None:
 )
 def test_what_is_wrong_is_said(text: str, name: str, says: str) -> None:
     with pytest.raises(BadInput, match=says):
-        for_node(text, "f", name, "H200", 2)
+        layout_for_node(text, "f", name, "H200", 2)
 
 
 def test_what_is_written_is_read_back() -> None:
     by_gpu = {0: ["1g.18gb"] * 7, 1: [], 2: ["1g.18gb"] * 7, 3: ["2g.35gb", "3g.71gb"]}
-    text = written({"gpu-1": by_gpu, "gpu-2": {0: []}})
-    found = for_node(text, "f", "gpu-1", "H200", 4)
+    text = layouts_text({"gpu-1": by_gpu, "gpu-2": {0: []}})
+    found = layout_for_node(text, "f", "gpu-1", "H200", 4)
     assert {0: "7x1g.18gb", 1: "whole", 2: "7x1g.18gb", 3: "3g.71gb+2g.35gb"} == found
-    assert {0: "whole"} == for_node(text, "f", "gpu-2", "H200", 1)
+    assert {0: "whole"} == layout_for_node(text, "f", "gpu-2", "H200", 1)

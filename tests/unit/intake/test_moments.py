@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from gpuyard.intake.sbatch.moments import moment
+from gpuyard.intake.sbatch.moments import parse_moment
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ from gpuyard.intake.sbatch.moments import moment
     ],
 )
 def test_a_moment_is_understood(text: str, meant: str, now: datetime) -> None:
-    assert meant == moment(text, now).strftime("%Y-%m-%dT%H:%M:%S")
+    assert meant == parse_moment(text, now).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 @pytest.mark.parametrize(
@@ -83,11 +83,11 @@ def test_a_moment_is_understood(text: str, meant: str, now: datetime) -> None:
 )
 def test_anything_else_is_refused(text: str, now: datetime) -> None:
     with pytest.raises(ValueError, match="must be a time such as"):
-        moment(text, now)
+        parse_moment(text, now)
 
 
 def test_a_time_of_day_is_one_of_the_place_where_it_is_said() -> None:
     there = timezone(timedelta(hours=9))
     now = datetime(2026, 3, 10, 14, 30, tzinfo=UTC).astimezone(there)
 
-    assert datetime(2026, 3, 11, 7, 0, tzinfo=UTC) == moment("16:00", now)
+    assert datetime(2026, 3, 11, 7, 0, tzinfo=UTC) == parse_moment("16:00", now)

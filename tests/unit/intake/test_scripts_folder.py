@@ -10,9 +10,9 @@ from gpuyard.api.messages.schemas import JobRequest
 from gpuyard.intake import PROPOSED, Caller, Form
 from gpuyard.intake.forms import form_of, read
 from gpuyard.intake.native import read_native, write_native
-from gpuyard.intake.sbatch.getopt import options_of
+from gpuyard.intake.sbatch.getopt import parse_options
 from gpuyard.intake.sbatch.options import OPTIONS
-from gpuyard.intake.sbatch.words import directives
+from gpuyard.intake.sbatch.words import read_directives
 
 SCRIPTS = sorted((Path(__file__).parent / "scripts").iterdir())
 CALLER = Caller(now=datetime(2026, 3, 10, tzinfo=UTC), cwd="/home/ana")
@@ -55,8 +55,8 @@ def test_a_script_is_taken_and_the_wire_accepts_it(path: Path) -> None:
 def test_every_option_is_in_some_script() -> None:
     used = set()
     for path in SCRIPTS:
-        words, _ = directives(path.read_text(), path.name)
-        used |= {given.option.key for given in options_of(words)[0]}
+        words, _ = read_directives(path.read_text(), path.name)
+        used |= {given.option.key for given in parse_options(words)[0]}
 
     assert {option.key for option in OPTIONS} - used == NOT_IN_SCRIPTS.keys()
     assert len(SCRIPTS) >= 40

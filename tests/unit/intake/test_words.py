@@ -8,8 +8,8 @@ from gpuyard.cli.slurm.commands.sbatch import GRAMMAR
 from gpuyard.cli.slurm.language.getopt import read
 from gpuyard.cli.slurm.language.stopping import Stop
 from gpuyard.errors import BadInput
-from gpuyard.intake.sbatch.getopt import Unreadable, options_of
-from gpuyard.intake.sbatch.words import Word, directives, split
+from gpuyard.intake.sbatch.getopt import Unreadable, parse_options
+from gpuyard.intake.sbatch.words import Word, read_directives, split
 
 
 @pytest.mark.parametrize(
@@ -47,12 +47,12 @@ def test_a_line_that_cannot_be_cut_is_refused(line: str) -> None:
 
 
 def texts(script: str) -> list[str]:
-    return [word.text for word in directives(script, "job.sh")[0]]
+    return [word.text for word in read_directives(script, "job.sh")[0]]
 
 
 def test_directives_end_at_the_first_command() -> None:
     script = "#!/bin/bash\n#SBATCH -N2\n\n# a comment\n   \n#SBATCH -t 5\nset -e\n#SBATCH -n 8\n"
-    words, warnings = directives(script, "job.sh")
+    words, warnings = read_directives(script, "job.sh")
 
     assert [Word("-N2", 2), Word("-t", 6), Word("5", 6)] == words
     assert [(8, "not read: directives end at the first command, on line 7")] == [
@@ -65,15 +65,15 @@ def test_directives_of_a_script_that_the_script_writes_are_no_concern_of_ours(op
     end = "\tEOF" if "-" in opens else "EOF"
     lines = ["#!/bin/bash", f"cat {opens}", "#!/bin/bash", "#SBATCH -N2", end, "#SBATCH -n 8"]
 
-    assert [6] == [warning.line for warning in directives("\n".join(lines), "job.sh")[1]]
+    assert [6] == [warning.line for warning in read_directives("\n".join(lines), "job.sh")[1]]
 
 
 def test_what_only_looks_like_a_here_document_hides_nothing() -> None:
     for line in ("cat <<<EOF", "echo $((1 <<two))", "# cat <<EOF"):
         script = f"#!/bin/bash\nset -e\n{line}\n#SBATCH -n 8\n"
-        assert [4] == [warning.line for warning in directives(script, "job.sh")[1]]
+        assert [4] == [warning.line for warning in read_directives(script, "job.sh")[1]]
     assert [3] == [
-        w.line for w in directives("#!/usr/bin/python3\nx = 1 <<EOF\n#SBATCH -n 8\nEOF\n", "job.py")[1]
+        w.line for w in read_directives("#!/usr/bin/python3\nx = 1 <<EOF\n#SBATCH -n 8\nEOF\n", "job.py")[1]
     ]
 
 
@@ -96,7 +96,7 @@ def test_what_only_looks_like_a_directive_is_none(line: str) -> None:
     ],
 )
 def test_a_near_miss_is_named(line: str, says: str) -> None:
-    _, warnings = directives(f"#!/bin/bash\n{line}\n{line}\nhostname\n", "job.sh")
+    _, warnings = read_directives(f"#!/bin/bash\n{line}\n{line}\nhostname\n", "job.sh")
 
     assert warnings
     assert 2 == warnings[0].line
@@ -109,13 +109,13 @@ def test_a_directive_may_follow_the_magic_word_at_once() -> None:
 
 def test_every_open_quote_is_reported_with_its_line() -> None:
     with pytest.raises(BadInput) as refused:
-        directives("#!/bin/bash\n#SBATCH -J \"a\n#SBATCH -N2\n#SBATCH --comment='b\n", "job.sh")
+        read_directives("#!/bin/bash\n#SBATCH -J \"a\n#SBATCH -N2\n#SBATCH --comment='b\n", "job.sh")
 
     assert ["job.sh:2:", "job.sh:4:"] == [line.split(" ")[0] for line in refused.value.message.splitlines()]
 
 
 def parsed(*words: str) -> list[tuple[str, str]]:
-    found, rest = options_of([Word(word, 1) for word in words])
+    found, rest = parse_options([Word(word, 1) for word in words])
     assert [] == rest
     return [(given.option.key, given.value) for given in found]
 
@@ -180,8 +180,8 @@ def test_a_script_and_the_command_line_of_sbatch_are_read_alike(words: list[str]
         read_by_sbatch = read(GRAMMAR, words)
     except Stop:
         with pytest.raises(Unreadable):
-            options_of([Word(word, 1) for word in words])
+            parse_options([Word(word, 1) for word in words])
         return
-    found, rest = options_of([Word(word, 1) for word in words])
+    found, rest = parse_options([Word(word, 1) for word in words])
     assert read_by_sbatch.given == [(each.option.key, each.value) for each in found]
     assert read_by_sbatch.rest == [word.text for word in rest]

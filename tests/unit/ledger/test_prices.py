@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpuyard.ledger.accounts import Entry, Owner, Prices, summed
-from gpuyard.ledger.prices import faults, held_until_the_next
+from gpuyard.ledger.accounts import Entry, Owner, Prices, sum_entries
+from gpuyard.ledger.prices import end_prices, find_faults
 from gpuyard.ledger.units import CHARGED, COLUMNS, ENERGY, FLEET, GPU_HOUR, NOBODY, read_day
 from gpuyard.model import CATALOGUE, Price
 from gpuyard.model.prices import BookPlace, PriceBook
@@ -15,7 +15,7 @@ SPOT = BookPlace("west", "cheap", "H100", "spot", "eu")
 def test_the_most_exact_price_goes_first_and_the_list_price_last() -> None:
     book = [Price(1, pool="cheap"), Price(2, region="eu"), Price(3, market="spot"), Price(4, model="H100")]
 
-    found = [PriceBook(held_until_the_next(book[first:]), {"H100": 5}).price(SPOT, DAY) for first in range(5)]
+    found = [PriceBook(end_prices(book[first:]), {"H100": 5}).price(SPOT, DAY) for first in range(5)]
 
     assert [1, 2, 3, 4, 5] == found
     assert CATALOGUE["H100"].list_price_micro_usd_h == PriceBook().price(SPOT, DAY)
@@ -24,9 +24,7 @@ def test_the_most_exact_price_goes_first_and_the_list_price_last() -> None:
 
 def test_a_price_holds_from_its_day_until_the_next_one_of_its_kind() -> None:
     book = PriceBook(
-        held_until_the_next(
-            [Price(20, model="H100", from_day=DAY), Price(10, model="H100", from_day=DAY - 5)]
-        )
+        end_prices([Price(20, model="H100", from_day=DAY), Price(10, model="H100", from_day=DAY - 5)])
     )
 
     found = [book.price(SPOT, DAY + day) for day in (-6, -5, -1, 0, 9)]
@@ -50,7 +48,7 @@ def test_a_price_holds_from_its_day_until_the_next_one_of_its_kind() -> None:
 def test_prices_that_cannot_be_meant_are_named_with_what_to_do(
     prices: list[Price], place: int, said: str
 ) -> None:
-    ((at, text, hint),) = faults(prices)
+    ((at, text, hint),) = find_faults(prices)
 
     assert place == at
     assert said in text
@@ -63,7 +61,7 @@ def test_measured_energy_is_charged_on_top_and_is_part_of_the_cost_of_the_fleet(
     columns[CHARGED], columns[FLEET], columns[ENERGY] = 10 * GPU_HOUR, 24 * GPU_HOUR, 2 * 3_600_000_000
     book = PriceBook([Price(1_000_000, micro_usd_kwh=300_000)])
 
-    (line,) = summed([Entry(DAY, DAY, "p", "o", columns)], ["model"], {"p": SPOT}, {}, Prices(book))
+    (line,) = sum_entries([Entry(DAY, DAY, "p", "o", columns)], ["model"], {"p": SPOT}, {}, Prices(book))
 
     assert [10_600_000, 14_000_000] == [line.charged, line.fleet - line.charged]
     assert 7_200_000_000 == line.energy_mj
@@ -77,7 +75,9 @@ def test_what_is_charged_for_an_entry_does_not_move_with_the_idle_rest() -> None
         job, nobody = [0] * COLUMNS, [0] * COLUMNS
         job[CHARGED], nobody[FLEET] = 4 * third, 7 * third + idle * third
         entries = [Entry(DAY, DAY, "p", "o", job), Entry(DAY, DAY, "p", NOBODY, nobody)]
-        lines = summed(entries, ["tenant"], {"p": SPOT}, owners, Prices(PriceBook([Price(1)])), whole=True)
+        lines = sum_entries(
+            entries, ["tenant"], {"p": SPOT}, owners, Prices(PriceBook([Price(1)])), whole=True
+        )
         found.append([(line.charged, line.rest) for line in lines])
         assert sum([line.fleet for line in lines]) == sum([line.charged + line.rest for line in lines])
 

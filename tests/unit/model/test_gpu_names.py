@@ -5,12 +5,18 @@ import pytest
 from gpuyard.engines.slurm.fleet import node_of
 from gpuyard.engines.slurm.site.gpu_types import GpuTypes
 from gpuyard.engines.slurm.site.notes import Notes
-from gpuyard.engines.slurm.site.pools import gpus_of
+from gpuyard.engines.slurm.site.pools import read_gpus
 from gpuyard.engines.slurm.site.site import read
 from gpuyard.engines.slurm.words.rows import read_nodes
-from gpuyard.intake.sbatch.constraints import constraint
+from gpuyard.intake.sbatch.constraints import parse_constraint
 from gpuyard.model import CATALOGUE
-from gpuyard.model.gpu_names import mig_profile, model_measured, model_taken, models_called, models_meant
+from gpuyard.model.gpu_names import (
+    choose_model,
+    choose_models,
+    find_models,
+    parse_mig_profile,
+    recognise_model,
+)
 
 A100 = ("A100-40GB", "A100-80GB")
 ANY = "any"
@@ -153,22 +159,22 @@ def wanted(name: str, models: str | tuple[str, ...]) -> tuple[str, ...]:
 
 @pytest.mark.parametrize(("name", "models"), [*SLURM.items(), *KUBERNETES.items(), *TRACES.items()])
 def test_what_a_name_may_mean(name: str, models: str | tuple[str, ...]) -> None:
-    assert wanted(name, models) == models_called(name)
+    assert wanted(name, models) == find_models(name)
 
 
 @pytest.mark.parametrize(("name", "memory_mib"), NVML)
 def test_a_gpu_whose_memory_is_known(name: str, memory_mib: int) -> None:
-    assert NVML[name, memory_mib] == model_measured(name, memory_mib)
+    assert NVML[name, memory_mib] == recognise_model(name, memory_mib)
 
 
 @pytest.mark.parametrize("model", CATALOGUE)
 def test_a_model_of_the_catalogue_is_called_by_its_own_name(model: str) -> None:
-    assert (model,) == models_called(model) == models_called(model.lower())
+    assert (model,) == find_models(model) == find_models(model.lower())
 
 
-@pytest.mark.parametrize("name", [name for name in SLURM if not mig_profile(name)])
+@pytest.mark.parametrize("name", [name for name in SLURM if not parse_mig_profile(name)])
 def test_a_driven_an_observed_and_an_imported_node_have_the_same_model(name: str) -> None:
-    if mig_profile(name):
+    if parse_mig_profile(name):
         pytest.skip(
             "an observed yard leaves slices out, a driven one counts them under the name of the slice"
         )
@@ -184,16 +190,16 @@ def test_a_driven_an_observed_and_an_imported_node_have_the_same_model(name: str
     nvlink = models[-1] in CATALOGUE and CATALOGUE[models[-1]].nvlink and name not in ON_CARDS
     group = 8 if nvlink else 0
     assert (8, models[-1], group) == (driven.gpus, driven.gpu_model, driven.nvlink_group_size)
-    assert (8, models[-1], group) == gpus_of(observe, GpuTypes(), Notes())
+    assert (8, models[-1], group) == read_gpus(observe, GpuTypes(), Notes())
     # A script that names the type gets such a node.
-    asked = constraint(name, with_gpus=True).models
+    asked = parse_constraint(name, with_gpus=True).models
     assert not asked or driven.gpu_model in asked
 
 
 def test_what_is_told_goes_before_what_a_name_says() -> None:
-    assert "A100-40GB" == model_taken("a100", {"a100": "A100-40GB"})
-    assert "T4" == model_taken("", {"gpu": "T4"})
-    assert "gpu" == model_taken("", {})
+    assert "A100-40GB" == choose_model("a100", {"a100": "A100-40GB"})
+    assert "T4" == choose_model("", {"gpu": "T4"})
+    assert "gpu" == choose_model("", {})
 
 
 @pytest.mark.parametrize(
@@ -210,4 +216,4 @@ def test_what_is_told_goes_before_what_a_name_says() -> None:
     ],
 )
 def test_a_family_asks_for_all_of_its_sizes(name: str, there: list[str], means: tuple[str, ...]) -> None:
-    assert means == models_meant(name, there)
+    assert means == choose_models(name, there)

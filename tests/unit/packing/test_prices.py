@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuyard.model.units import MILLI
-from gpuyard.packing.knapsack import filled, filled_exactly, pattern
-from gpuyard.packing.prices import GPU, prices
-from gpuyard.packing.tasks import Size, SizeDemand, Task, by_size, unit_milli
+from gpuyard.packing.knapsack import fill_best, fill_exactly, read_pattern
+from gpuyard.packing.prices import GPU, price_sizes
+from gpuyard.packing.tasks import Size, SizeDemand, Task, group_by_size, unit_milli
 
 
 def demand(*rows: tuple[int, int, str, int]) -> list[SizeDemand]:
@@ -16,7 +16,7 @@ def demand(*rows: tuple[int, int, str, int]) -> list[SizeDemand]:
         (Task(1000, 0, gpus, milli, tuple(filter(None, models.split("|")))), n)
         for gpus, milli, models, n in rows
     ]
-    return by_size(expected)
+    return group_by_size(expected)
 
 
 def test_sizes_are_put_together_and_sorted() -> None:
@@ -27,12 +27,12 @@ def test_sizes_are_put_together_and_sorted() -> None:
         (Task(2000, 0, 1, 1000), 0),
     ]
 
-    assert [SizeDemand(Size(1, 500, ()), 3, 9000)] == by_size(expected)
+    assert [SizeDemand(Size(1, 500, ()), 3, 9000)] == group_by_size(expected)
 
 
 def test_a_gap_that_nobody_can_use_is_paid_by_whoever_makes_it() -> None:
     """810 leaves 190 that only the 160 could use, and there are few of those: 810 costs a GPU and 160 nothing."""
-    found = prices(demand((1, 160, "", 1), (1, 810, "", 10), (1, 1000, "", 10)), {"x": 10})
+    found = price_sizes(demand((1, 160, "", 1), (1, 810, "", 10), (1, 1000, "", 10)), {"x": 10})
 
     small, large, whole = found
     assert 0 == small
@@ -40,20 +40,20 @@ def test_a_gap_that_nobody_can_use_is_paid_by_whoever_makes_it() -> None:
 
 
 def test_a_gpu_that_halves_fill_is_shared_fairly() -> None:
-    half, whole = prices(demand((1, 500, "", 8), (1, 1000, "", 8)), {"x": 10})
+    half, whole = price_sizes(demand((1, 500, "", 8), (1, 1000, "", 8)), {"x": 10})
 
     assert 2 * half == pytest.approx(whole, abs=4)
 
 
 def test_a_model_that_is_short_is_dear() -> None:
     """Ten GPUs of `a` for forty tasks that insist on it: those who take anything pay next to nothing."""
-    insists, takes_any = prices(demand((1, 1000, "", 40), (1, 1000, "a", 40)), {"a": 10, "b": 500})[::-1]
+    insists, takes_any = price_sizes(demand((1, 1000, "", 40), (1, 1000, "a", 40)), {"a": 10, "b": 500})[::-1]
 
     assert takes_any < GPU // 100 < insists
 
 
 def test_a_size_that_no_model_serves_costs_what_it_asks_for() -> None:
-    assert [3 * GPU] == prices(demand((3, 1000, "nowhere", 1)), {"x": 8})
+    assert [3 * GPU] == price_sizes(demand((3, 1000, "nowhere", 1)), {"x": 8})
 
 
 SIZES = st.tuples(
@@ -70,7 +70,7 @@ def test_prices_are_those_of_another_solver(rows: list[tuple[int, int, str, int]
     """The value of the dual is unique where its prices need not be: what the GPUs cost at these prices."""
     pytest.importorskip("scipy")
     wanted = demand(*rows)
-    found = prices(wanted, {"a": a, "b": b})
+    found = price_sizes(wanted, {"a": a, "b": b})
 
     asked = sum(each.weight * each.size.gpus * each.size.gpu_milli for each in wanted) / MILLI
     # 1. On average tasks cost what they ask for.
@@ -84,7 +84,7 @@ def test_prices_are_those_of_another_solver(rows: list[tuple[int, int, str, int]
         fitting = [
             (e, p) for e, p in zip(wanted, found, strict=True) if not e.size.models or model in e.size.models
         ]
-        best, _first = filled(
+        best, _first = fill_best(
             [p / e.size.gpus for e, p in fitting],
             [e.size.gpu_milli // unit for e, _p in fitting],
             MILLI // unit,
@@ -130,9 +130,9 @@ ITEMS = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 30)), max_size=3)
 @given(items=ITEMS, room=st.integers(0, 16))
 def test_fillings_are_the_best_there_are(items: list[tuple[int, int]], room: int) -> None:
     sizes, values = [size for size, _ in items], [value for _, value in items]
-    exactly = filled_exactly(values, sizes, room)
-    best, first = filled([float(v) for v in values], sizes, room)
-    counts = pattern(first, sizes, room)
+    exactly = fill_exactly(values, sizes, room)
+    best, first = fill_best([float(v) for v in values], sizes, room)
+    counts = read_pattern(first, sizes, room)
 
     assert exactly == best
     assert sum(sizes[i] * n for i, n in counts.items()) <= room
@@ -148,6 +148,6 @@ def test_many_odd_sizes_are_priced_in_time() -> None:
 
     assert 64 == len(wanted)
     assert 10 == unit_milli([each.size for each in wanted])
-    found = prices(wanted, {"x": 50})
+    found = price_sizes(wanted, {"x": 50})
     assert all(price <= GPU * 2 for price in found)
     assert GPU // 2 < max(found)

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuyard.core.fleet.mig_geometry import PlacedSlice
-from gpuyard.core.fleet.mig_placing import place_slices, sliceable, slices_on, whole_free
+from gpuyard.core.fleet.mig_placing import count_whole_free, find_sliceable, find_slices, place_slices
 from gpuyard.model import DemandLearned, JobCancelled, Mig, Settings
 from gpuyard.model.mig import MIG_MODELS
 from gpuyard.packing.slices.value_index import SliceValueIndex
-from gpuyard.packing.slices.worth import _ways, profiles_of, values, with_place
+from gpuyard.packing.slices.worth import _ways, add_place, list_profiles, value_sets
 from gpuyard.testing import ask, nodes, share
 from harness.yard import Yard
 
@@ -21,18 +21,18 @@ MIX = {"1g.10gb": 30, "1g.20gb": 10, "2g.20gb": 25, "3g.40gb": 20, "4g.40gb": 10
 
 @pytest.mark.parametrize("geometry", MIG_MODELS.values(), ids=lambda geometry: geometry.model)
 def test_a_gpu_is_worth_less_with_every_slice_on_it(geometry) -> None:
-    sizes = profiles_of(geometry)
-    worth = values(geometry, {size.name: 10 for size in sizes})
+    sizes = list_profiles(geometry)
+    worth = value_sets(geometry, {size.name: 10 for size in sizes})
     for held, value in worth.items():
         for index in range(len(held)):
             assert value < worth[held[:index] + held[index + 1 :]], held
-    assert worth == values(geometry, {size.name: 70 for size in sizes}), "only proportions count"
+    assert worth == value_sets(geometry, {size.name: 70 for size in sizes}), "only proportions count"
     assert max(worth.values()) == worth[()]
 
 
 def test_the_odd_ones_go_to_the_end_of_the_row() -> None:
     """Eight slots of memory for seven compute slices: a 3g or a two-slot 1g wastes nothing only at the end."""
-    worth = values(H100, MIX)
+    worth = value_sets(H100, MIX)
     for name, starts in (("3g.40gb", (0, 4)), ("1g.20gb", (0, 2, 4, 6))):
         assert starts[-1] == max(starts, key=lambda start, name=name: worth[(PlacedSlice(name, start),)])
 
@@ -42,9 +42,9 @@ def test_whole_gpus_are_kept_where_they_are_wanted() -> None:
     crowded = (PlacedSlice("1g.10gb", 0), PlacedSlice("2g.20gb", 2))
     costs = {}
     for sevens in (0, 50):
-        worth = values(H100, {"1g.10gb": 50, "2g.20gb": 10, "7g.80gb": sevens})
+        worth = value_sets(H100, {"1g.10gb": 50, "2g.20gb": 10, "7g.80gb": sevens})
         empty = worth[()] - worth[(PlacedSlice("1g.10gb", 6),)]
-        costs[sevens] = empty - (worth[crowded] - worth[with_place(crowded, PlacedSlice("1g.10gb", 6))])
+        costs[sevens] = empty - (worth[crowded] - worth[add_place(crowded, PlacedSlice("1g.10gb", 6))])
     assert costs[50] > max(0, costs[0])
 
 
@@ -70,12 +70,16 @@ def test_what_is_found_is_the_cheapest_of_all_and_nothing_that_fits_is_refused(
         here.now_ms += 1000
         wanted = ask(Mig(rng.choice([1, 1, 1, 2]), rng.choice(names))) if rng.random() < 0.8 else share(400)
         shape, books = here.state.shape_of(wanted), here.state.nodes
-        spare = whole_free(books) - reserve
+        spare = count_whole_free(books) - reserve
         if shape.profile:
             found = [
                 (on[0], number, on)
                 for number in range(3)
-                if (on := slices_on(books, shape, number, sliceable(books, number, spare), index.cheapest))
+                if (
+                    on := find_slices(
+                        books, shape, number, find_sliceable(books, number, spare), index.cheapest
+                    )
+                )
             ]
             job = here.submit(wanted)
             started = here.started(here.step())
@@ -84,7 +88,7 @@ def test_what_is_found_is_the_cheapest_of_all_and_nothing_that_fits_is_refused(
                 _cost, number, (_lost, pieces, _milli) = min(found)
                 (grant,) = here.state.jobs[job].grants
                 assert (number, pieces) == (grant.node, grant.slices)
-                assert whole_free(books) >= min(reserve, whole_free(books) + spare)
+                assert count_whole_free(books) >= min(reserve, count_whole_free(books) + spare)
         else:
             job = here.submit(wanted)
             here.step()

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuyard.core import State, apply, decide
-from gpuyard.core.explain.admission import never
+from gpuyard.core.explain.admission import impossible_reason
 from gpuyard.core.fleet.placing import gang
 from gpuyard.core.state.dump import canonical, dump, load
 from gpuyard.model import (
@@ -32,7 +32,7 @@ from gpuyard.model import (
     Whole,
 )
 from gpuyard.model.units import HOUR_MS
-from gpuyard.packing.fgd.measure import thresholds
+from gpuyard.packing.fgd.measure import compute_thresholds
 from gpuyard.policies.placement import best_fit, fgd
 from gpuyard.policies.registry import build
 
@@ -231,7 +231,7 @@ def test_deciding_changes_nothing_and_needs_no_memory(nodes, mix, jobs) -> None:
     policy = build(PolicySpec("fgd", order=("fifo",), placement="fgd"))
     for at_ms, (ask, hours) in enumerate(jobs, start=1):
         spec = JobSpec("t", ask)
-        if never(state, spec) is not None:
+        if impossible_reason(state, spec) is not None:
             continue
         apply(state, JobSubmitted(at_ms, Job(at_ms, spec, at_ms, limit_ms=hours * HOUR_MS)))
         before = canonical(state)
@@ -265,18 +265,18 @@ def test_scores_are_those_of_the_sigmoid(weight, milli, part) -> None:
     gain = milli * weight + part * weight // 1000
     exact = 100 / (1 + exp(-gain / weight / 1000))
     if abs(exact - round(exact)) > 1e-9 or gain == 0:
-        assert int(exact) == bisect_right(thresholds(weight), gain)
+        assert int(exact) == bisect_right(compute_thresholds(weight), gain)
 
 
 def test_thresholds_are_where_the_sigmoid_reaches_a_score() -> None:
     assert [log(s / (100 - s)) for s in range(1, 100)] == pytest.approx(
-        [x / 10**12 for x in thresholds(10**9)], abs=1e-12
+        [x / 10**12 for x in compute_thresholds(10**9)], abs=1e-12
     )
 
 
 def test_a_score_is_reached_and_not_nearly_reached() -> None:
-    assert [50, 51] == [bisect_right(thresholds(1), gain) for gain in (40, 41)]
-    assert [48, 49, 49, 50] == [bisect_right(thresholds(1), gain) for gain in (-41, -40, -1, 0)]
+    assert [50, 51] == [bisect_right(compute_thresholds(1), gain) for gain in (40, 41)]
+    assert [48, 49, 49, 50] == [bisect_right(compute_thresholds(1), gain) for gain in (-41, -40, -1, 0)]
 
 
 # -- the rules, one by one -----------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ import pytest
 from gpuyard.control.access.rights import Sight
 from gpuyard.control.commands.configs import _counted_before
 from gpuyard.control.refusals import NotFound
-from gpuyard.core.explain.budget_use import named_uses, own_uses
-from gpuyard.core.explain.caps import caps
+from gpuyard.core.explain.budget_use import list_named_uses, list_own_uses
+from gpuyard.core.explain.caps import find_caps
 from gpuyard.model import Budget, ConfigSet, JobClass, NamedBudget, Settings, Tenant
 from gpuyard.model.units import DAY_MS, HOUR_MS
 from gpuyard.reports import budget
@@ -48,7 +48,7 @@ def readings() -> Any:
     here.submit(2, tenant="lab", limit_ms=10 * HOUR_MS, user="bob")
     here.step()
     here.now_ms += HOUR_MS
-    uses = [(use, 0) for use in named_uses(here.state, here.now_ms)]
+    uses = [(use, 0) for use in list_named_uses(here.state, here.now_ms)]
     return SimpleNamespace(configs=SimpleNamespace(budgets=lambda: uses), now_ms=here.now_ms, store=NoBooks())
 
 
@@ -92,13 +92,13 @@ def test_a_tenants_own_budget_is_shown_to_all_below_it_as_its_share_shows_it() -
     here.submit(2, tenant="lab", limit_ms=10 * HOUR_MS, user="bob")
     here.step()
     here.now_ms += HOUR_MS
-    uses = [(use, 0) for use in own_uses(here.state, here.now_ms)]
+    uses = [(use, 0) for use in list_own_uses(here.state, here.now_ms)]
     readings = SimpleNamespace(
         configs=SimpleNamespace(budgets=lambda: uses), now_ms=here.now_ms, store=NoBooks()
     )
 
     found = [rows(readings, Sight((place,))) for place in ("", "lab", "lab/x", "shop")]
-    line, share = found[2]["lab"], caps(here.state, here.state.tenants.find("lab"), here.now_ms).budget
+    line, share = found[2]["lab"], find_caps(here.state, here.state.tenants.find("lab"), here.now_ms).budget
 
     assert [{"lab"}, {"lab"}, {"lab"}, set()] == [set(each) for each in found]
     assert share is not None

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.reports.efficiency import options, smaller_cores, smaller_gpu, smaller_memory_mib
+from gpuyard.reports.efficiency import options, smaller_gpu, suggest_cores, suggest_memory_mib
 from harness.patience import patient
 from rigs.teams import CONFIG, team
 
@@ -36,10 +36,10 @@ def test_a_slice_or_a_share_does_for_what_was_seen(
 
 
 def test_a_proposal_leaves_room_above_the_peak() -> None:
-    assert 384 == smaller_memory_mib(300, 1)
-    assert 128 == smaller_memory_mib(1, 1)
-    assert [1, 1, 2, 4] == [smaller_cores(peak, 1) for peak in (0.01, 1.05, 1.2, 4.0)]
-    assert 2 == smaller_cores(8.0, 4)
+    assert 384 == suggest_memory_mib(300, 1)
+    assert 128 == suggest_memory_mib(1, 1)
+    assert [1, 1, 2, 4] == [suggest_cores(peak, 1) for peak in (0.01, 1.05, 1.2, 4.0)]
+    assert 2 == suggest_cores(8.0, 4)
 
 
 def test_a_smaller_ask_is_what_submit_takes() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.projections.ledger import Ledger
-from gpuyard.control.upkeep.filling import Filler
+from gpuyard.control.upkeep.projection_filler import Filler
 from gpuyard.errors import BadInput
 from gpuyard.ledger.units import month_days
 from gpuyard.model import (

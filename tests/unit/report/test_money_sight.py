@@ -13,8 +13,8 @@ from gpuyard.control.projections.fleet import Fleet
 from gpuyard.control.projections.ledger import Ledger
 from gpuyard.control.projections.waits import Waits
 from gpuyard.control.refusals import NotFound
-from gpuyard.control.upkeep.filling import Filler
-from gpuyard.core.explain.budget_use import named_uses
+from gpuyard.control.upkeep.projection_filler import Filler
+from gpuyard.core.explain.budget_use import list_named_uses
 from gpuyard.errors import BadInput
 from gpuyard.ledger.units import month_days, read_day
 from gpuyard.model import (
@@ -133,7 +133,7 @@ def _budgets() -> list[tuple[Any, int]]:
         here.step()
         here.now_ms += hours * HOUR_MS
         here.end(job)
-    return [(use, 0) for use in named_uses(here.state, here.now_ms)]
+    return [(use, 0) for use in list_named_uses(here.state, here.now_ms)]
 
 
 Told = Callable[[Any, Sight], tuple[Any, float]]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.cli.commands.foresight.fleet import at_prices_of_today
+from gpuyard.cli.commands.foresight.fleet import settings_of_today
 from gpuyard.config.reading import load
 from gpuyard.control.readings import Readings
 from gpuyard.model import Ask, JobSpec, Whole
@@ -99,7 +99,7 @@ def test_the_simulator_has_the_prices_of_today(tmp_path: Path) -> None:
     config, builder = load(path), Builder("one job")
     spec = JobSpec("research", Ask(Whole(1), models=("A100-80GB",)), "batch")
     builder.add(builder.index(spec), 0, HOUR_MS)
-    settings = at_prices_of_today(config)
+    settings = settings_of_today(config)
     result = Simulation(builder.finish("one job"), config.pools, settings, build(settings.policy)).run()
 
     assert OWNED == result.cost_micro_usd

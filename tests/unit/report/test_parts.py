@@ -9,18 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.pages import human
-from gpuyard.pages.markup import Markup, el, join
-from gpuyard.pages.scale import apart, factor_scale, nice_steps, time_ticks, wait_scale
+from gpuyard.pages.markup import Markup, element, join
+from gpuyard.pages.scale import choose_steps, make_factor_scale, make_time_ticks, push_apart, wait_scale
 from gpuyard.quantities import percent_rounded, span_rounded, usd_rounded
-from gpuyard.sim.report import sentences, terminal_table
+from gpuyard.sim.report import make_terminal_table, sentences
 from gpuyard.sim.report.series import (
     POINTS_MAX,
     SizeClass,
-    entries_of,
+    compare_policies,
     mean,
     slowdown_by_size,
     tenant_rows,
-    thinned,
+    thin_values,
 )
 from gpuyard.sim.result import Result
 from gpuyard.sim.summary import summarise
@@ -56,21 +56,23 @@ def test_other_figures() -> None:
     assert ["–", "0 %", "3.1 %", "91 %", "100 %"] == [
         percent_rounded(x) for x in (None, 0, 0.031, 0.91, 0.9999)
     ]
-    assert ["1.4×", "32×", "1,200×"] == [human.times(x) for x in (1.4, 32.1, 1200)]
+    assert ["1.4×", "32×", "1,200×"] == [human.factor_text(x) for x in (1.4, 32.1, 1200)]
     assert ["–", "$3.10", "$12,340"] == [usd_rounded(x) for x in (0, 3.1, 12_340.4)]
-    assert ["0", "3.1", "1,240"] == [human.gpu_hours(x * 3600) for x in (0, 3.1, 1240)]
-    assert ["1 GPU", "0.5 GPUs", "1,024 GPUs"] == [human.gpus(x) for x in (1000, 500, 1_024_000)]
-    assert ["", "a", "a and b", "a, b and c"] == [human.listed(list("abc"[:n])) for n in range(4)]
+    assert ["0", "3.1", "1,240"] == [human.gpu_hours_text(x * 3600) for x in (0, 3.1, 1240)]
+    assert ["1 GPU", "0.5 GPUs", "1,024 GPUs"] == [human.gpus_text(x) for x in (1000, 500, 1_024_000)]
+    assert ["", "a", "a and b", "a, b and c"] == [human.list_text(list("abc"[:n])) for n in range(4)]
 
 
 def test_markup_escapes_what_is_not_markup() -> None:
-    assert '<b title="&lt;&quot;">&lt;i&gt;<i></i></b>' == el("b", "<i>", el("i"), title='<"', id=None)
+    assert '<b title="&lt;&quot;">&lt;i&gt;<i></i></b>' == element(
+        "b", "<i>", element("i"), title='<"', id=None
+    )
     assert "a&amp;b" == join("a", Markup("&amp;"), "b")
 
 
 @given(st.floats(1e-6, 1e12))
 def test_steps_cover_the_highest_value_and_are_few(high: float) -> None:
-    steps = nice_steps(high)
+    steps = choose_steps(high)
 
     assert steps[-1] >= high * (1 - 1e-6)
     assert steps[-2] < high
@@ -79,7 +81,7 @@ def test_steps_cover_the_highest_value_and_are_few(high: float) -> None:
 
 @given(st.integers(0, 10**7), st.integers(0, 10**13), st.sampled_from([0, 1_709_251_200_000]))
 def test_time_ticks_are_few_and_in_order(start: int, span: int, origin: int) -> None:
-    ticks = time_ticks(start, start + span, origin)
+    ticks = make_time_ticks(start, start + span, origin)
 
     assert len(ticks) <= 9
     assert all(0 <= tick.at <= 1 for tick in ticks)
@@ -88,14 +90,14 @@ def test_time_ticks_are_few_and_in_order(start: int, span: int, origin: int) -> 
 
 def test_time_ticks_by_hand() -> None:
     assert ["0", "1 d", "2 d", "3 d", "4 d", "5 d", "6 d", "7 d"] == [
-        tick.label for tick in time_ticks(0, 7 * DAY_MS)
+        tick.label for tick in make_time_ticks(0, 7 * DAY_MS)
     ]
     assert ["0", "6 h", "12 h", "18 h", "24 h", "30 h"] == [
-        tick.label for tick in time_ticks(0, 30 * HOUR_MS)
+        tick.label for tick in make_time_ticks(0, 30 * HOUR_MS)
     ]
     assert ["18:00", "2 Mar", "06:00"] == [
         tick.label
-        for tick in time_ticks(0, 20 * HOUR_MS, 1_709_251_200_000 + 13 * HOUR_MS, most=4)
+        for tick in make_time_ticks(0, 20 * HOUR_MS, 1_709_251_200_000 + 13 * HOUR_MS, most=4)
     ]  # fmt: skip
 
 
@@ -104,16 +106,16 @@ def test_log_axes() -> None:
     assert ["1 s", "10 s", "1 min", "10 min", "1 h", "6 h"] == [tick.label for tick in ticks]
     assert 0 == scale.at(0) == scale.at(1000)
     assert 1 == scale.at(6 * HOUR_MS)
-    scale, ticks = factor_scale(1.0)
+    scale, ticks = make_factor_scale(1.0)
     assert ["1×", "2×"] == [tick.label for tick in ticks]
-    scale, ticks = factor_scale(3000)
+    scale, ticks = make_factor_scale(3000)
     assert ["1×", "10×", "100×", "1,000×"] == [tick.label for tick in ticks]
     assert scale.high == 5000
 
 
 @given(st.lists(st.floats(0, 200), max_size=5))
 def test_labels_are_moved_apart(places: list[float]) -> None:
-    moved = apart(places, 30, 0, 200)
+    moved = push_apart(places, 30, 0, 200)
 
     ordered = sorted(moved)
     assert all(b - a >= 30 - 1e-9 for a, b in pairwise(ordered))
@@ -125,8 +127,8 @@ def test_thinning_keeps_the_peak_and_the_mean(count: int) -> None:
     at = array("q", range(count))
     values = array("q", ((i * 7919) % 1009 for i in range(count)))
 
-    peaks = thinned(at, values, max)
-    means = thinned(at, values, mean)
+    peaks = thin_values(at, values, max)
+    means = thin_values(at, values, mean)
 
     assert len(peaks) == len(means) <= POINTS_MAX
     if count:
@@ -154,7 +156,7 @@ def test_sizes_fall_into_their_classes() -> None:
 
 def test_the_table_has_a_row_per_policy_and_marks_the_best() -> None:
     results = four_policies()
-    table = terminal_table(results)
+    table = make_terminal_table(results)
 
     assert ["policy", "finished", "wait mean", "wait p95", "JCT mean", "utilisation"] == table.headers[:6]
     assert ["fragmentation", "fairness", "preemptions", "lost GPU-h", "cost"] == table.headers[6:]
@@ -163,17 +165,17 @@ def test_the_table_has_a_row_per_policy_and_marks_the_best() -> None:
     waits = [summarise(result)["wait_s"]["mean"] for result in results]
     assert (waits.index(min(waits)), 2) in table.best
     assert (waits.index(max(waits)), 2) not in table.best
-    assert [] == terminal_table([]).rows
+    assert [] == make_terminal_table([]).rows
 
 
 def test_equal_policies_have_no_best() -> None:
     same = [simulate("fifo", week(50)) for _ in range(3)]
 
-    assert not terminal_table(same).best
+    assert not make_terminal_table(same).best
 
 
 def test_headings_name_the_figures() -> None:
-    entries = entries_of(four_policies(2500)[:2])
+    entries = compare_policies(four_policies(2500)[:2])
     waits = [entry.summary["wait_s"] for entry in entries]
     peaks = [max(entry.result.samples.waiting) for entry in entries]
 
@@ -191,7 +193,7 @@ def test_headings_name_the_figures() -> None:
 
 
 def test_the_headline_names_every_tenant_that_waits_longer() -> None:
-    first, second = entries_of([Result("fifo", 8000), Result("fair", 8000)])
+    first, second = compare_policies([Result("fifo", 8000), Result("fair", 8000)])
     for entry, research, lab in ((first, (600, 3000), (60, 60)), (second, (300, 4500), (120, 60))):
         entry.summary["tenants"] = {
             "research": {"wait_s": {"mean": research[0], "p95": research[1]}},
@@ -208,7 +210,7 @@ def test_the_headline_names_every_tenant_that_waits_longer() -> None:
 
 
 def test_the_heading_of_tenants_names_the_worst() -> None:
-    first, second = entries_of([Result("fifo", 8000), Result("fair", 8000)])
+    first, second = compare_policies([Result("fifo", 8000), Result("fair", 8000)])
     for entry, gap in ((first, 0.2), (second, 0.03)):
         entry.summary["tenants"] = {
             "a": {"share": 0.5 - gap, "entitled": 0.5},
@@ -225,7 +227,7 @@ def test_the_heading_of_tenants_names_the_worst() -> None:
 
 
 def test_the_jobs_that_suffer_most_do_so_under_any_policy() -> None:
-    entries = entries_of([Result("fifo", 8000), Result("fair", 8000)])
+    entries = compare_policies([Result("fifo", 8000), Result("fair", 8000)])
     fifo = [SizeClass("5–8", 9, 10.0, 464.0), SizeClass("17+", 9, 11.0, 290.0)]
     fair = [SizeClass("5–8", 9, 5.0, 352.0), SizeClass("17+", 9, 23.0, 720.0)]
 
@@ -242,6 +244,6 @@ def test_many_policies_are_named_in_part() -> None:
             column.append(0)
         result.samples.stranded_milli.append(0)
 
-    heading = sentences.queue_heading(entries_of(results))
+    heading = sentences.queue_heading(compare_policies(results))
 
     assert "The queue peaks at 10 jobs with p0, 11 with p1 … 18 with p8" == heading

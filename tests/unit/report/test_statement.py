@@ -16,10 +16,10 @@ from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.projections.ledger import Ledger
 from gpuyard.control.projections.waits import Waits
 from gpuyard.control.refusals import NotFound
-from gpuyard.control.upkeep.filling import Filler
+from gpuyard.control.upkeep.projection_filler import Filler
 from gpuyard.core.explain.budget_use import NamedUse
 from gpuyard.errors import BadInput
-from gpuyard.extras import installing
+from gpuyard.extras import install_text
 from gpuyard.ledger.units import month_days
 from gpuyard.model import (
     AttemptConfirmed,
@@ -304,7 +304,7 @@ def test_parquet_says_what_it_needs(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(BadInput, match="needs pyarrow") as refused:
         run(answering_yard, reply(readings), output=PageOutput.PARQUET)
-    assert installing("parquet") in refused.value.hint
+    assert install_text("parquet") in refused.value.hint
 
 
 def test_parquet_has_the_lines(readings: Any, answering_yard: Any, monkeypatch: pytest.MonkeyPatch) -> None:

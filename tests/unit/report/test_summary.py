@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from gpuyard.sim.report import render
 from gpuyard.sim.result import Result, Samples
 from gpuyard.sim.summary import (
+    align_columns,
+    compute_slowdowns_milli,
     fairness,
-    nearest_rank,
-    slowdowns_milli,
+    find_nearest_rank,
     spread,
-    summaries_of,
     summarise,
-    whole,
+    summarise_all,
 )
 from unit.report.synthetic import DAY_MS, four_policies, simulate, week
 
@@ -88,7 +88,7 @@ def brute_rank(values: list[int], percent: int) -> int:
 
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=60), st.integers(1, 100))
 def test_percentiles_are_values_by_nearest_rank(values: list[int], percent: int) -> None:
-    assert brute_rank(values, percent) == nearest_rank(sorted(values), percent)
+    assert brute_rank(values, percent) == find_nearest_rank(sorted(values), percent)
 
 
 @given(
@@ -156,7 +156,7 @@ def test_nothing_gives_none_and_not_nan() -> None:
 def test_short_jobs_count_as_ten_seconds_and_none_is_faster_than_alone() -> None:
     result = ended([(9000, 1000, 1000, 0), (0, 1000, 1000, 0), (30_000, 10_000, 1000, 0)], ["a"])
 
-    assert [1000, 1000, 4000] == slowdowns_milli(result)
+    assert [1000, 1000, 4000] == compute_slowdowns_milli(result)
 
 
 def test_utilisation_is_over_nodes_that_were_up() -> None:
@@ -178,11 +178,11 @@ def test_policies_are_compared_over_the_time_in_which_all_had_work() -> None:
     slow = ended([(0, 10_000, 8000, 0), (10_000, 30_000, 1000, 0)], ["a"])
     slow.samples = samples([[8000, 8000, 1000, 1000]], [[8000] * 4], [0] * 4, at=[0, 5000, 10_000, 25_000])
 
-    assert [1.0, 1.0] == [summary["utilisation"] for summary in summaries_of([quick, slow])]
-    assert [10.0, 10.0] == [summary["window_s"] for summary in summaries_of([quick, slow])]
+    assert [1.0, 1.0] == [summary["utilisation"] for summary in summarise_all([quick, slow])]
+    assert [10.0, 10.0] == [summary["window_s"] for summary in summarise_all([quick, slow])]
     assert round(110 / 320, 6) == summarise(slow)["utilisation"]
     quick.interrupted = True
-    assert round(110 / 320, 6) == summaries_of([quick, slow])[1]["utilisation"]
+    assert round(110 / 320, 6) == summarise_all([quick, slow])[1]["utilisation"]
 
 
 def test_cost_is_split_among_the_tenants_by_price_and_by_what_each_node_cost() -> None:
@@ -284,7 +284,7 @@ def test_a_row_that_was_cut_in_half_is_left_out() -> None:
         columns.append(array("q", [0]) * len(clean.samples.at_ms))
     torn.tenants.append("late")
 
-    assert whole(clean) is clean
+    assert align_columns(clean) is clean
     assert summarise(clean) == summarise(torn)
     assert render([clean], "A week") == render([torn], "A week")
 

@@ -12,8 +12,8 @@ import pytest
 
 from gpuyard.shipping.contract import Away, Refused, SinkSpec
 from gpuyard.shipping.http import retry_after_s
-from gpuyard.shipping.lines import Line
-from gpuyard.shipping.sinks import sink_of
+from gpuyard.shipping.lines import LogLine
+from gpuyard.shipping.sinks import make_sink
 from gpuyard.shipping.syslog import Syslog
 from rigs import receivers
 from rigs.components import skip_or_fail
@@ -32,9 +32,9 @@ LABELS = {
 STRANGE = 'a "quoted" \\ line\twith é, 😀 and \x07'
 
 
-def _lines(*texts: str) -> list[Line]:
+def _lines(*texts: str) -> list[LogLine]:
     at = 1_794_000_000_000_000_000
-    return [Line("k", "stdout", 10 * n, text, LABELS, at_ns=at + n) for n, text in enumerate(texts)]
+    return [LogLine("k", "stdout", 10 * n, text, LABELS, at_ns=at + n) for n, text in enumerate(texts)]
 
 
 def _otlp() -> Receiver:
@@ -63,7 +63,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[tuple[SinkSpec, Receiver]]:
 
 def test_every_receiver_gets_the_same_fields(pair: tuple[SinkSpec, Receiver]):
     spec, receiver = pair
-    sink = sink_of(spec)
+    sink = make_sink(spec)
     parts = [replace(_lines("begin of")[0], part=1, last=False, offset=70)]
     assert 0 == sink.send(
         [*_lines("first", "", STRANGE), *[replace(each, at_ns=each.at_ns + 9) for each in parts]]
@@ -78,7 +78,7 @@ def test_every_receiver_gets_the_same_fields(pair: tuple[SinkSpec, Receiver]):
 
 def test_a_receiver_that_is_busy_or_away_is_asked_again(pair: tuple[SinkSpec, Receiver]):
     spec, receiver = pair
-    sink = sink_of(spec)
+    sink = make_sink(spec)
     for status in (429, 500, 503):
         receiver.answer = (status, {"Retry-After": "7"})
         with pytest.raises(Away, match=str(status)) as busy:
@@ -99,7 +99,7 @@ def test_a_line_that_is_not_wanted_is_told_apart_from_a_receiver_that_is_away(
     pair: tuple[SinkSpec, Receiver],
 ):
     spec, receiver = pair
-    sink = sink_of(spec)
+    sink = make_sink(spec)
     if spec.kind == "elasticsearch":
         receiver.unwanted = "poison"
         assert 1 == sink.send(_lines("a", "poison", "b"))
@@ -121,7 +121,7 @@ def test_credentials_come_from_files_that_others_cannot_read(pair: tuple[SinkSpe
     secret.chmod(0o600)
     word = "ApiKey" if spec.kind == "elasticsearch" else "Bearer"
     receiver.authorization = f"{word} t0ken"
-    sink = sink_of(replace(spec, token_file=str(secret)))
+    sink = make_sink(replace(spec, token_file=str(secret)))
     assert 0 == sink.send(_lines("a"))
     # A token that was renewed counts at once.
     secret.write_text("wrong")
@@ -134,7 +134,7 @@ def test_credentials_come_from_files_that_others_cannot_read(pair: tuple[SinkSpe
     os.chmod(secret, 0o600)
     secret.write_text("pass")
     receiver.authorization = receivers.basic("yard", "pass")
-    sink = sink_of(replace(spec, user="yard", password_file=str(secret)))
+    sink = make_sink(replace(spec, user="yard", password_file=str(secret)))
     # Loki's times have to rise.
     assert 0 == sink.send([replace(_lines("c")[0], at_ns=1_794_000_000_000_000_099)])
     sink.close()

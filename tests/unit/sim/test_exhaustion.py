@@ -3,7 +3,7 @@
 from random import Random
 
 from gpuyard.model.units import DAY_MS
-from gpuyard.sim.exhaustion import exhaustion
+from gpuyard.sim.exhaustion import estimate_exhaustion
 
 QUARTER = 91
 HISTORY = 28
@@ -42,7 +42,7 @@ def test_the_band_holds_is_narrow_and_beats_last_week_carried_on() -> None:
         left = BUDGET - sum(spent for _day, spent in past[HISTORY:])
         now_ms, until_ms = ahead[0][0] * DAY_MS, (days[-1][0] + 1) * DAY_MS
         truth = spent_at(ahead, left)
-        found = exhaustion(past, left, now_ms, until_ms, seed)
+        found = estimate_exhaustion(past, left, now_ms, until_ms, seed)
         assert found is not None
         guesses = [found.p5_ms or until_ms, found.p50_ms or until_ms, found.p95_ms or until_ms]
         within += guesses[0] <= truth <= guesses[2]
@@ -60,10 +60,10 @@ def test_the_band_holds_is_narrow_and_beats_last_week_carried_on() -> None:
 
 
 def test_nothing_known_says_nothing_and_nothing_left_says_now() -> None:
-    assert exhaustion([], 5, 100 * DAY_MS, 120 * DAY_MS, 1) is None
-    found = exhaustion([(99, 5)], 0, 100 * DAY_MS, 120 * DAY_MS, 1)
+    assert estimate_exhaustion([], 5, 100 * DAY_MS, 120 * DAY_MS, 1) is None
+    found = estimate_exhaustion([(99, 5)], 0, 100 * DAY_MS, 120 * DAY_MS, 1)
     assert found is not None
     assert (100 * DAY_MS, 100) == (found.p50_ms, found.certain)
-    late = exhaustion([(99, 5)], 10**9, 100 * DAY_MS, 120 * DAY_MS, 1)
+    late = estimate_exhaustion([(99, 5)], 10**9, 100 * DAY_MS, 120 * DAY_MS, 1)
     assert late is not None
     assert (None, 0) == (late.p5_ms, late.certain)

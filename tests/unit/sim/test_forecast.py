@@ -8,7 +8,7 @@ from gpuyard.core.state.dump import canonical, dump, load
 from gpuyard.model import JobHeld, JobSpec
 from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS
 from gpuyard.policies.registry import PRESETS
-from gpuyard.sim.forecast import Past, Runs, forecast, freeze, quantile, thaw
+from gpuyard.sim.forecast import Past, Runs, find_quantile, forecast, freeze, thaw
 from gpuyard.sim.forward import Forward
 from gpuyard.sim.pastjobs import Arrivals, PastJob, RunTimes
 from gpuyard.testing import ask, nodes, tenant
@@ -123,10 +123,10 @@ def test_a_run_that_is_cut_off_does_not_count() -> None:
 
 
 def test_the_quantile_is_that_of_a_new_value() -> None:
-    assert 9 == quantile(range(1, 10), 90, 9)
-    assert 18 == quantile(range(1, 20), 90, 19)
-    assert None is quantile(range(1, 9), 90, 9)
-    assert None is quantile([], 50, 0)
+    assert 9 == find_quantile(range(1, 10), 90, 9)
+    assert 18 == find_quantile(range(1, 20), 90, 19)
+    assert None is find_quantile(range(1, 9), 90, 9)
+    assert None is find_quantile([], 50, 0)
 
 
 @pytest.mark.parametrize("preset", sorted(PRESETS))

@@ -31,9 +31,9 @@ from gpuyard.model import (
 from gpuyard.model.serialise import to_plain
 from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from gpuyard.policies.registry import PRESETS
-from gpuyard.sim.preview import PreviewRequest, preview
+from gpuyard.sim.preview import PreviewRequest, run_preview
 from gpuyard.sim.preview_words import pair_text, span_text
-from gpuyard.sim.recorded import recorded
+from gpuyard.sim.recorded_days import make_recorded
 
 M = MINUTE_MS
 BORN = 1_700_000_000_000
@@ -75,7 +75,7 @@ def previewed(
     told = PreviewRequest(
         state or yard(limited(1)), new, ("a",), BORN - 7 * DAY_MS, BORN + until_m * M, **asked
     )
-    return preview(told, rows, lambda *_: None)
+    return run_preview(told, rows, lambda *_: None)
 
 
 def test_a_limit_that_is_raised_halves_the_work_before_each() -> None:
@@ -188,14 +188,14 @@ def test_same_settings_same_figures() -> None:
 
 
 def test_equal_jobs_share_a_spec_and_what_never_ran_is_left_out() -> None:
-    found = recorded([*FOUR, ended(5, "a", 0, -1, 5)], State(), BORN, BORN + 40 * M)
+    found = make_recorded([*FOUR, ended(5, "a", 0, -1, 5)], State(), BORN, BORN + 40 * M)
 
     assert (4, 1, 1) == (len(found.trace), len(found.trace.specs), found.never_ran)
     assert [10 * M] * 4 == list(found.trace.run_ms)
 
 
 def test_jobs_of_before_take_their_room_and_are_not_counted() -> None:
-    found = recorded(
+    found = make_recorded(
         [ended(1, "a", 0, 10, 50), ended(2, "a", 30, 40, 50)], State(), BORN + 20 * M, BORN + 60 * M
     )
 
@@ -206,14 +206,14 @@ def test_jobs_of_before_take_their_room_and_are_not_counted() -> None:
 
 def test_a_wait_for_another_job_is_no_wait_for_room() -> None:
     rows = [ended(1, "a", 0, 0, 30), ended(2, "a", 5, 32, 40, after=(After(AfterKind.COMPLETED, 1),))]
-    found = recorded(rows, State(), BORN, BORN + 40 * M)
+    found = make_recorded(rows, State(), BORN, BORN + 40 * M)
 
     assert ([0, 30 * M], [0, 2 * M]) == (list(found.trace.submit_ms), list(found.waited_ms))
     assert () == found.trace.specs[0].after
 
 
 def test_a_job_that_was_tried_again_is_no_check_of_the_model() -> None:
-    found = recorded([ended(1, "a", 0, 10, 20, attempts=3)], State(), BORN, BORN + 20 * M)
+    found = make_recorded([ended(1, "a", 0, 10, 20, attempts=3)], State(), BORN, BORN + 20 * M)
 
     assert ([-1], 1) == (list(found.waited_ms), found.retried)
 
@@ -224,7 +224,7 @@ def test_live_jobs_run_on_and_waiting_ones_run_as_their_tenant_does() -> None:
     for job_id in (1, 2):
         apply(state, JobSubmitted(BORN, Job(job_id, spec, BORN)))
     apply(state, AttemptStarted(BORN + 5 * M, 1, 1, (Grant(0, 1, 1000, 0, 0, 1),)))
-    found = recorded([ended(9, "a", 0, 0, 7)], state, BORN, BORN + 20 * M)
+    found = make_recorded([ended(9, "a", 0, 0, 7)], state, BORN, BORN + 20 * M)
 
     assert (2, [30 * M, 7 * M, 7 * M]) == (found.live, list(found.trace.run_ms))
 

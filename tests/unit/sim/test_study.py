@@ -11,7 +11,7 @@ from gpuyard.policies.registry import PRESETS
 from gpuyard.sim import study as module
 from gpuyard.sim.faults import NodeChange
 from gpuyard.sim.generate import poisson
-from gpuyard.sim.study import Faults, Study, node_changes
+from gpuyard.sim.study import Faults, Study, plan_node_changes
 
 TRACE = poisson(60, 32, 0.9, 0)
 
@@ -22,7 +22,7 @@ def pool(nodes: int, market: Market = Market.RESERVED, name: str = "p") -> Pool:
 
 
 def test_policies_run_one_after_another_under_the_same_faults() -> None:
-    changes = node_changes(TRACE, [pool(8)], Faults(mtbf_hours=20), seed=1)
+    changes = plan_node_changes(TRACE, [pool(8)], Faults(mtbf_hours=20), seed=1)
     study = Study(TRACE, [pool(8)], Settings(), changes)
 
     assert study.run([PRESETS["fifo"], PRESETS["sjf"]])
@@ -67,7 +67,7 @@ def test_failures_and_reclaims_of_one_node_do_not_cut_each_other_short(tmp_path:
     spot = tmp_path / "spot.json"
     spot.write_text(json.dumps({"metadata": {"gap_seconds": 3600}, "data": [2, 1, 2, 0]}))
     pools = [pool(2), pool(2, Market.SPOT, "s")]
-    changes = node_changes(TRACE, pools, Faults(5.0, 2.0, spot), seed=0)
+    changes = plan_node_changes(TRACE, pools, Faults(5.0, 2.0, spot), seed=0)
     state: dict[int, bool] = {}
     for change in changes:
         assert state.get(change.node, True) != change.up
@@ -78,13 +78,13 @@ def test_failures_and_reclaims_of_one_node_do_not_cut_each_other_short(tmp_path:
 def test_only_spot_nodes_follow_a_spot_trace(tmp_path: Path) -> None:
     spot = tmp_path / "spot.json"
     spot.write_text(json.dumps({"metadata": {"gap_seconds": 3600}, "data": [2, 0]}))
-    changes = node_changes(TRACE, [pool(3), pool(2, Market.SPOT, "s")], Faults(spot_trace=spot), seed=0)
+    changes = plan_node_changes(TRACE, [pool(3), pool(2, Market.SPOT, "s")], Faults(spot_trace=spot), seed=0)
     assert {3, 4} == {change.node for change in changes}
 
     with pytest.raises(BadInput, match="needs spot nodes"):
-        node_changes(TRACE, [pool(3)], Faults(spot_trace=spot), seed=0)
+        plan_node_changes(TRACE, [pool(3)], Faults(spot_trace=spot), seed=0)
 
 
 def test_no_faults_no_changes() -> None:
-    assert [] == node_changes(TRACE, [pool(3)], Faults(), seed=0)
-    assert [] == node_changes(poisson(1, 8, 1, 0), [pool(1)], Faults(mtbf_hours=1e9), seed=0)
+    assert [] == plan_node_changes(TRACE, [pool(3)], Faults(), seed=0)
+    assert [] == plan_node_changes(poisson(1, 8, 1, 0), [pool(1)], Faults(mtbf_hours=1e9), seed=0)

@@ -1,10 +1,10 @@
 """The books as a report reads them: some days, with what is still open."""
 
-from gpuyard.control.admission.entering import events_of
+from gpuyard.control.admission.entering import make_events
 from gpuyard.control.admission.wanted import Wanted
 from gpuyard.control.projections.ledger import Ledger
-from gpuyard.control.upkeep.filling import Filler
-from gpuyard.control.views.accounts import accounts, owed, told_of
+from gpuyard.control.upkeep.projection_filler import Filler
+from gpuyard.control.views.accounts import read_accounts, read_owed, told_of
 from gpuyard.ledger.units import GPU_HOUR, IDLE, UNMEASURED, month_days, month_of
 from gpuyard.model import (
     AttemptConfirmed,
@@ -44,15 +44,15 @@ def test_what_is_open_counts_up_to_now_and_nothing_of_it_is_written(store: Store
     while filler.step(lease.epoch):
         pass
 
-    (nobody, tenant) = accounts(store, 20_000, 20_001, BEGIN_MS + 3 * HOUR_MS).lines(["tenant"])
+    (nobody, tenant) = read_accounts(store, 20_000, 20_001, BEGIN_MS + 3 * HOUR_MS).lines(["tenant"])
     assert (("",), (SPEC.tenant,)) == (nobody.names, tenant.names)
     assert 6 * GPU_HOUR == tenant.time[UNMEASURED] == nobody.time[IDLE]
     assert 12 * 6_880_000 == nobody.fleet == 2 * tenant.charged
 
     # A day later, the first day has 24 hours of it.
-    (_nobody, tenant) = accounts(store, 20_000, 20_001, BEGIN_MS + 30 * HOUR_MS).lines(["tenant"])
+    (_nobody, tenant) = read_accounts(store, 20_000, 20_001, BEGIN_MS + 30 * HOUR_MS).lines(["tenant"])
     assert 48 * GPU_HOUR == tenant.time[UNMEASURED]
-    assert [] == accounts(store, 20_000, 20_001).lines(["tenant"])
+    assert [] == read_accounts(store, 20_000, 20_001).lines(["tenant"])
 
 
 def test_a_job_owes_what_the_books_say_at_the_price_of_each_day(store: Store) -> None:
@@ -71,12 +71,14 @@ def test_a_job_owes_what_the_books_say_at_the_price_of_each_day(store: Store) ->
         ]
     )
     # Nothing is filled yet.
-    assert dict.fromkeys(ids) == owed(store, ids, BEGIN_MS)
+    assert dict.fromkeys(ids) == read_owed(store, ids, BEGIN_MS)
     filler = Filler(store, [Ledger()], lambda: BEGIN_MS)
     while filler.step(lease.epoch):
         pass
     day_later = BEGIN_MS + 25 * HOUR_MS
-    assert {whole: 53_000_000, share: 13_250_000, first + 2: 0, first + 3: 0} == owed(store, ids, day_later)
+    assert {whole: 53_000_000, share: 13_250_000, first + 2: 0, first + 3: 0} == read_owed(
+        store, ids, day_later
+    )
     # What the books lack is known all the same: an end, and a start on a node that is new.
     store.append(
         [
@@ -87,10 +89,10 @@ def test_a_job_owes_what_the_books_say_at_the_price_of_each_day(store: Store) ->
     )
     now_ms = day_later + HOUR_MS
     late = {whole: 48_000_000, share: 14_500_000, first + 2: None, first + 3: 0}
-    assert late == owed(store, ids, now_ms)
+    assert late == read_owed(store, ids, now_ms)
     while filler.step(lease.epoch):
         pass
-    assert {**late, 999: None} == owed(store, [*ids, 999], now_ms)
+    assert {**late, 999: None} == read_owed(store, [*ids, 999], now_ms)
 
 
 def test_a_report_knows_what_the_books_lack_of_the_log(store: Store) -> None:
@@ -114,7 +116,7 @@ def test_a_report_knows_what_the_books_lack_of_the_log(store: Store) -> None:
         ]
     )
 
-    found = accounts(store, first, after + 1, now_ms + HOUR_MS)
+    found = read_accounts(store, first, after + 1, now_ms + HOUR_MS)
     (nobody, tenant) = found.lines(["tenant"], whole=True)
 
     hours = 24 * (after - 20_000)
@@ -122,13 +124,13 @@ def test_a_report_knows_what_the_books_lack_of_the_log(store: Store) -> None:
     assert (after, 0) == (found.closed_day, found.late)
     while filler.step(lease.epoch):
         pass
-    assert found == accounts(store, first, after + 1, now_ms + HOUR_MS)._replace(prices=found.prices)
+    assert found == read_accounts(store, first, after + 1, now_ms + HOUR_MS)._replace(prices=found.prices)
 
 
 def test_books_that_are_being_filled_say_how_much_they_lack(store: Store) -> None:
     store.append([NodeAdded(BEGIN_MS, node(gpus=4))])
 
-    assert store.head() == accounts(store, 20_000, 20_001, BEGIN_MS + HOUR_MS).late
+    assert store.head() == read_accounts(store, 20_000, 20_001, BEGIN_MS + HOUR_MS).late
 
 
 def test_what_running_jobs_did_is_not_booked_until_it_is_told(store: Store) -> None:
@@ -147,7 +149,7 @@ def test_what_running_jobs_did_is_not_booked_until_it_is_told(store: Store) -> N
         pass
 
     def hours(at_ms: int, until_day: int = 20_001) -> float:
-        return sum(accounts(store, 20_000, until_day, at_ms).untold.values()) / GPU_HOUR
+        return sum(read_accounts(store, 20_000, until_day, at_ms).untold.values()) / GPU_HOUR
 
     half = BEGIN_MS + HOUR_MS // 2
     assert [1.0, 0.0] == [hours(half), hours(half, 20_000)]
@@ -169,13 +171,13 @@ def test_tasks_that_only_wait_are_not_folded_for_a_report(store: Store) -> None:
         pass
     before, array = store.head(), Wanted(array=tuple(range(2_000)))
     (came,) = accepted(
-        store, Submission(lambda i: events_of(array, SPEC, i, BEGIN_MS, {}), array.ids), now_ms=BEGIN_MS
+        store, Submission(lambda i: make_events(array, SPEC, i, BEGIN_MS, {}), array.ids), now_ms=BEGIN_MS
     )
     task = came.first_id + 700
     started = AttemptStarted(BEGIN_MS, task, 1, (Grant(0, 0b1, 1000, 0, 0, 1),))
     store.append([started, AttemptConfirmed(BEGIN_MS, task, 1)])
 
-    (nobody, tenant) = accounts(store, 20_000, 20_001, BEGIN_MS + HOUR_MS).lines(["tenant"])
+    (nobody, tenant) = read_accounts(store, 20_000, 20_001, BEGIN_MS + HOUR_MS).lines(["tenant"])
     assert (GPU_HOUR, 3 * GPU_HOUR) == (tenant.time[UNMEASURED], nobody.time[IDLE])
     late = store.read(before)
     assert [TasksSubmitted] * 4 == [type(event) for _seq, event in late[:-2]]

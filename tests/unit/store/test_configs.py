@@ -13,14 +13,14 @@ from gpuyard.store import (
     HistoryRow,
     Store,
     VersionCause,
-    text_hash,
+    hash_text,
 )
 
 ODD = "version: 1\n# \u00e9\u4e16 — text of any kind\n"
 
 
 def put(store: Store, version: int, text: str, how: VersionCause = VersionCause.APPLY) -> ConfigVersion:
-    made = ConfigVersion(version, 1000 * version, "ana", how, text_hash(text))
+    made = ConfigVersion(version, 1000 * version, "ana", how, hash_text(text))
     event = ConfigSet(1000 * version, Settings(), "ana", version, made.hash)
     store.commit(None, store.head(), lambda _new: Commit([event], {CONFIG_ROWS: [(made, text)]}))
     return made
@@ -48,7 +48,7 @@ def test_a_number_is_given_once(store: Store) -> None:
         put(store, 1, "version: 1\n")
 
     assert head == store.head()
-    assert store.blob(text_hash("version: 1\n")) is None
+    assert store.blob(hash_text("version: 1\n")) is None
 
 
 ROW = HistoryRow(1, "n", "t/u", "u", "batch", "COMPLETED", 1000, 5, 10, 20, detail={"limit_ms": 7})

@@ -16,8 +16,8 @@ from gpuyard.store import (
     StoreError,
     TokenRow,
     VersionCause,
+    hash_text,
     open_store,
-    text_hash,
 )
 from gpuyard.store.copying import copy_store
 from gpuyard.store.schema import COUNTERS, METADATA
@@ -32,7 +32,7 @@ def filled(store: Store) -> None:
     lease = store.elect("test")
     assert lease is not None
     text_ = "version: 1\n"
-    version = ConfigVersion(1, 1, "ann", VersionCause.START, text_hash(text_))
+    version = ConfigVersion(1, 1, "ann", VersionCause.START, hash_text(text_))
     token = TokenRow("abcdefghij", "0" * 64, "ann", "user", "lab", "", "root", "", 1, 2)
     store.commit(
         lease.epoch,

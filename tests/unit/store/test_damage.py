@@ -11,8 +11,8 @@ import pytest
 
 from gpuyard.store import Store, StoreDamaged, open_store
 from gpuyard.store.backend import examining
-from gpuyard.store.backend.examining import lost_commits
-from gpuyard.store.store import backend_of
+from gpuyard.store.backend.examining import count_lost_commits
+from gpuyard.store.store import choose_backend
 from rigs.stores import accepted, submission
 
 PAGE = 4096
@@ -168,7 +168,7 @@ def test_what_sqlite_has_summed_up_is_not_summed_up_again(
                 if is_open:
                     connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
                 summed = 0
-                found = lost_commits(path, PAGE)
+                found = count_lost_commits(path, PAGE)
                 if not is_open:
                     by_sums = found
         assert by_sums == found, at
@@ -215,7 +215,7 @@ def test_nothing_is_written_any_more_once_damage_was_met(whole: Path, tmp_path: 
 def test_damage_that_a_new_connection_meets_first_is_told_as_damage(whole: Path, tmp_path: Path) -> None:
     path = tmp_path / "yard.db"
     shutil.copy(whole, path)
-    with closing(backend_of(path, 1.0, 1.0)) as backend, backend.reading():
+    with closing(choose_backend(path, 1.0, 1.0)) as backend, backend.reading():
         _overwrite(path, 0)
         with pytest.raises(StoreDamaged, match="something is wrong with the contents of"):
             backend.counters()

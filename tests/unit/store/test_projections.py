@@ -16,9 +16,9 @@ from sqlalchemy import text
 
 from gpuyard.control.duties.forgetting import LOG_KEPT_MS, forget
 from gpuyard.control.projections import Projection, Rows
-from gpuyard.control.projections.following import facts
+from gpuyard.control.projections.following import expand_event
 from gpuyard.control.projections.ledger import Ledger
-from gpuyard.control.upkeep.filling import CHECKPOINT_MS, LIVE_FACTS, Filler
+from gpuyard.control.upkeep.projection_filler import CHECKPOINT_MS, LIVE_FACTS, Filler
 from gpuyard.ledger import rows as ledger_rows
 from gpuyard.model import (
     AttemptEnded,
@@ -40,7 +40,7 @@ NAME = GpuTime.name
 NOW_MS = 1_790_000_000_000
 KILLED = """
 import os, signal, sys
-from gpuyard.control.upkeep.filling import Filler
+from gpuyard.control.upkeep.projection_filler import Filler
 from gpuyard.store import open_store
 from gpuyard.store.tables import following
 sys.path.insert(0, sys.argv[4])
@@ -368,9 +368,9 @@ def test_the_tasks_of_an_array_come_one_by_one() -> None:
     held = made._replace(held=True)  # type: ignore[union-attr]
     assert [8, 8, 9, 9, 10, 10] == [
         fact.job.id if isinstance(fact, JobSubmitted) else fact.job_id  # type: ignore[union-attr]
-        for fact in facts(held)
+        for fact in expand_event(held)
     ]
-    assert [JobSubmitted, JobHeld] * 3 == [type(fact) for fact in facts(held)]
+    assert [JobSubmitted, JobHeld] * 3 == [type(fact) for fact in expand_event(held)]
 
 
 def test_the_server_that_leads_cuts_no_more_than_checkpoints_cover(store: Store, epoch: int) -> None:

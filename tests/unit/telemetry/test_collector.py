@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpuyard.telemetry.collector import Collector
-from gpuyard.telemetry.samples import believed
+from gpuyard.telemetry.samples import check_sample
 from gpuyard.telemetry.sources import AttemptPlace, GpuLook, ProcessOnGpu
 from gpuyard.telemetry.sources.emulated import EmulatedSource, Step, at, read_script
 from gpuyard.telemetry.sources.kernel import Kernel
@@ -138,7 +138,7 @@ def test_gpu_memory_and_work_go_to_the_attempt_of_the_process() -> None:
 
     found = told(looks, one)
     assert (4000, 400) == (found["attempt/y-1-1/gpu_memory"], found["attempt/y-1-1/gpu_busy"])
-    assert {} == believed("n1", 0, found, 0).faults
+    assert {} == check_sample("n1", 0, found, 0).faults
 
 
 def test_under_mps_memory_is_exact_and_compute_is_marked() -> None:
@@ -217,7 +217,7 @@ def test_a_look_at_this_machine_is_cheap_and_all_of_it_is_believed() -> None:
     for _ in range(19):
         collector.take(now_ms)
 
-    assert {} == believed("n1", now_ms, found, now_ms).faults
+    assert {} == check_sample("n1", now_ms, found, now_ms).faults
     assert {"node/cpu", "node/memory_used"} <= found.keys()
     # One look every ten seconds may take 1 % of a core; this part of it, half of that.
     assert collector.spent_s / 20 < 0.05

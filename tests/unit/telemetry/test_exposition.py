@@ -3,7 +3,7 @@
 import re
 import time
 
-from gpuyard.telemetry.exposition import SignalLines, family, labels, open_metrics, written
+from gpuyard.telemetry.exposition import SignalLines, exposition_text, family_lines, labels_text, open_metrics
 from gpuyard.telemetry.samples import Sample
 from gpuyard.telemetry.sources import GpuCard
 
@@ -67,9 +67,11 @@ def test_every_family_is_told_once_and_together() -> None:
 
 
 def test_values_of_labels_are_escaped() -> None:
-    assert '{name="a\\"b\\\\c\\nd"}' == labels(name='a"b\\c\nd')
-    assert [] == family("gpuyard_x", "gauge", "X.", [])
-    assert "# HELP x X.\n# TYPE x gauge\nx 1\n" == written(family("x", "gauge", "X.", [("", 1.0)]))
+    assert '{name="a\\"b\\\\c\\nd"}' == labels_text(name='a"b\\c\nd')
+    assert [] == family_lines("gpuyard_x", "gauge", "X.", [])
+    assert "# HELP x X.\n# TYPE x gauge\nx 1\n" == exposition_text(
+        family_lines("x", "gauge", "X.", [("", 1.0)])
+    )
 
 
 def test_ten_thousand_gpus_are_written_in_a_second() -> None:
@@ -79,9 +81,9 @@ def test_ten_thousand_gpus_are_written_in_a_second() -> None:
     ]
     cards = {(f"n{n}", g): CARD for n in range(1250) for g in range(8)}
     told = SignalLines()
-    text = written(told.of(samples, cards, {}))
+    text = exposition_text(told.of(samples, cards, {}))
     again_s = time.process_time()
-    again = written(told.of(samples, cards, {}))
+    again = exposition_text(told.of(samples, cards, {}))
 
     assert time.process_time() - again_s < 5.0, "a quarter of a second on a machine of its own"
     assert text == again
@@ -89,7 +91,7 @@ def test_ten_thousand_gpus_are_written_in_a_second() -> None:
 
 
 def test_open_metrics_has_counters_without_their_ending_and_an_end() -> None:
-    text = written(signals([SAMPLE], {("n1", 0): CARD}, {}))
+    text = exposition_text(signals([SAMPLE], {("n1", 0): CARD}, {}))
     lines = open_metrics(text.splitlines())
 
     assert "# TYPE gpuyard_gpu_energy_joules counter" in lines

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuyard.telemetry.folding import folded, mean, merged, rises, thinned, together
-from gpuyard.telemetry.packed import Damaged, pack, unpack
+from gpuyard.telemetry.folding import find_rises, fold_column, join_curves, mean, merge_chunk, thin_points
+from gpuyard.telemetry.packed_chunks import Damaged, pack, unpack
 from gpuyard.telemetry.signals import Fold
 
 VALUE = st.integers(0, 1 << 60)
@@ -47,13 +47,13 @@ def test_a_damaged_chunk_is_refused_or_whole(
 def test_folds_keep_sums_peaks_and_bounds(curve: tuple[list[int], list[int | None]], step: int) -> None:
     times, column = curve
     known = [value for value in column if value is not None]
-    assert sum(known) == sum([value or 0 for value in folded(times, column, step, Fold.RISE)[1]])
+    assert sum(known) == sum([value or 0 for value in fold_column(times, column, step, Fold.RISE)[1]])
     if not known:
-        assert ([], []) == folded(times, column, step, Fold.MEAN)
+        assert ([], []) == fold_column(times, column, step, Fold.MEAN)
         return
-    highest = max([value or 0 for value in folded(times, column, step, Fold.MAX)[1]])
+    highest = max([value or 0 for value in fold_column(times, column, step, Fold.MAX)[1]])
     assert max(known) == highest
-    at, means = folded(times, column, step, Fold.MEAN)
+    at, means = fold_column(times, column, step, Fold.MEAN)
     assert all([min(known) <= value <= max(known) for value in means if value is not None])
     assert at == sorted(
         {moment // step * step for moment, value in zip(times, column, strict=True) if value is not None}
@@ -65,8 +65,10 @@ def test_folding_twice_is_folding_once(
     curve: tuple[list[int], list[int | None]], small: int, factor: int
 ) -> None:
     for fold in (Fold.RISE, Fold.MAX, Fold.ANY):
-        minutes = folded(*curve, small * 1000, fold)
-        assert folded(*curve, small * 1000 * factor, fold) == folded(*minutes, small * 1000 * factor, fold)
+        minutes = fold_column(*curve, small * 1000, fold)
+        assert fold_column(*curve, small * 1000 * factor, fold) == fold_column(
+            *minutes, small * 1000 * factor, fold
+        )
 
 
 @given(COLUMN, COLUMN)
@@ -75,20 +77,20 @@ def test_a_counter_rises_the_same_in_one_part_or_two(
 ) -> None:
     known = [value for value in first if value is not None]
     before = known[-1] if known else None
-    in_two = rises(first, None, Fold.RISE) + rises(second, before, Fold.RISE)
+    in_two = find_rises(first, None, Fold.RISE) + find_rises(second, before, Fold.RISE)
 
-    assert rises([*first, *second], None, Fold.RISE) == in_two
+    assert find_rises([*first, *second], None, Fold.RISE) == in_two
     assert all([value >= 0 for value in in_two if value is not None])
 
 
 def test_a_counter_that_was_reset_counts_on_from_zero() -> None:
-    assert [0, 5, None, 7, 2, 1] == rises([100, 105, None, 112, 2, 3], None, Fold.RISE)
-    assert [100, 5] == rises([100, 105], None, Fold.LIFE)
+    assert [0, 5, None, 7, 2, 1] == find_rises([100, 105, None, 112, 2, 3], None, Fold.RISE)
+    assert [100, 5] == find_rises([100, 105], None, Fold.LIFE)
 
 
 @given(points(), st.integers(1, 50))
 def test_few_points_are_kept_of_any_curve(curve: tuple[list[int], list[int | None]], most: int) -> None:
-    (times, values), _step = thinned(curve, Fold.RISE, most)
+    (times, values), _step = thin_points(curve, Fold.RISE, most)
 
     assert len(times) <= max(most, 1)
     assert sum([value or 0 for value in curve[1]]) == sum([value or 0 for value in values])
@@ -102,15 +104,15 @@ def test_a_sample_that_comes_twice_or_late_changes_nothing(
         return [(at, {name: value}) for at, value in zip(*curve, strict=True) if value is not None]
 
     samples = rows(one, "gpu/0/busy") + rows(other, "gpu/1/busy")
-    whole = merged(([], {}), samples)
+    whole = merge_chunk(([], {}), samples)
 
-    assert whole == merged(whole, samples[::-1])
-    assert whole == merged(([], {}), sorted(samples, key=lambda each: -each[0]))
+    assert whole == merge_chunk(whole, samples[::-1])
+    assert whole == merge_chunk(([], {}), sorted(samples, key=lambda each: -each[0]))
 
 
 def test_nodes_come_together_as_a_sum_or_a_mean() -> None:
     parts: list[tuple[list[int], list[int | None]]] = [([0, 60_000], [10, 20]), ([60_500], [40])]
 
-    assert ([0, 60_000], [10, 60]) == together(parts, 60_000, Fold.RISE)
-    assert ([0, 60_000], [10, 30]) == together(parts, 60_000, Fold.MEAN)
+    assert ([0, 60_000], [10, 60]) == join_curves(parts, 60_000, Fold.RISE)
+    assert ([0, 60_000], [10, 30]) == join_curves(parts, 60_000, Fold.MEAN)
     assert 3 == mean([2, 3])

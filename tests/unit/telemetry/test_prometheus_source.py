@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from gpuyard.telemetry.collector import Collector
-from gpuyard.telemetry.samples import believed
+from gpuyard.telemetry.samples import check_sample
 from gpuyard.telemetry.sources import AttemptPlace
-from gpuyard.telemetry.sources.prometheus import Places, Step, attempts_alone, query, steps
+from gpuyard.telemetry.sources.prometheus import Places, Step, find_lone_attempts, make_query, read_steps
 
 NODES = {"gpu1": "slurm:gpu1", "gpu2": "slurm:gpu2"}
 STEP_MS = 15_000
@@ -20,7 +20,7 @@ def row(name: str, *values: tuple[float, str], **labels: str) -> dict[str, Any]:
 def found(
     *rows: dict[str, Any], by_uuid: dict[str, tuple[str, int]] | None = None
 ) -> dict[tuple[int, str], Step]:
-    return steps(rows, STEP_MS, Places(NODES, by_uuid or {}))
+    return read_steps(rows, STEP_MS, Places(NODES, by_uuid or {}))
 
 
 def test_rows_of_dcgm_exporter_and_node_exporter_come_to_one_look() -> None:
@@ -104,7 +104,7 @@ def test_values_that_cannot_be_are_left_out_and_counted() -> None:
 
     assert ["gpu/0/busy"] == list(step.no_numbers())
     assert "busy" not in step.looks([])[0].values
-    sample = believed("slurm:gpu1", 0, told, 0)
+    sample = check_sample("slurm:gpu1", 0, told, 0)
     assert ({"gpu/0/temperature": 51}, {"no number": 1, "out of bounds": 2}) == (sample.values, sample.faults)
 
 
@@ -121,7 +121,7 @@ def test_an_attempt_that_has_its_gpus_to_itself_is_told_of_by_them() -> None:
         *one(0, "80", "1000000"), *one(1, "40", "2000000"), *one(2, "90", "0"), *one(3, "90", "0")
     ).values()
     held = {"own": ((0, 1), 1000), "half": ((2,), 500), "other half": ((2,), 500), "gone": ((3, 4), 1000)}
-    places = attempts_alone(step, held)
+    places = find_lone_attempts(step, held)
 
     class Machine:
         """What a collector asks, in the place of a machine."""
@@ -160,9 +160,9 @@ def test_an_attempt_that_has_its_gpus_to_itself_is_told_of_by_them() -> None:
 
 
 def test_the_question_names_all_that_is_known() -> None:
-    asked = query('job!~"gpuyard.*"', 30)
+    asked = make_query('job!~"gpuyard.*"', 30)
     assert asked.endswith(',job!~"gpuyard.*"}[30s]')
     assert all(
         [name in asked for name in ("DCGM_FI_DEV_GPU_UTIL", "node_cpu_seconds_total", "nvidia_smi_index")]
     )
-    assert query("", 5).endswith('"}[5s]')
+    assert make_query("", 5).endswith('"}[5s]')

@@ -11,7 +11,7 @@ from gpuyard.telemetry.samples import (
     TOO_LATE,
     TOO_MANY,
     Clocks,
-    believed,
+    check_sample,
 )
 
 NOW = 1_000_000_000
@@ -31,21 +31,21 @@ def test_values_that_cannot_be_are_left_out_and_counted() -> None:
         "gpu/0/charm": 1,
         "gpu/0\n/busy": 1,
     }
-    found = believed("n1", NOW, told, NOW)
+    found = check_sample("n1", NOW, told, NOW)
 
     assert {"gpu/0/busy": 500, "gpu/0/power": 72} == found.values
     assert {OUT_OF_BOUNDS: 2, NO_NUMBER: 4, NO_SIGNAL: 2} == found.faults
 
 
 def test_samples_too_old_or_ahead_of_the_clock_are_left_out_whole() -> None:
-    assert {TOO_LATE: 1} == believed("n1", NOW - 3_600_001, {"gpu/0/busy": 1}, NOW).faults
-    assert {AHEAD: 1} == believed("n1", NOW + 60_001, {"gpu/0/busy": 1}, NOW).faults
-    assert {"gpu/0/busy": 1} == believed("n1", NOW - 3_600_000, {"gpu/0/busy": 1}, NOW).values
+    assert {TOO_LATE: 1} == check_sample("n1", NOW - 3_600_001, {"gpu/0/busy": 1}, NOW).faults
+    assert {AHEAD: 1} == check_sample("n1", NOW + 60_001, {"gpu/0/busy": 1}, NOW).faults
+    assert {"gpu/0/busy": 1} == check_sample("n1", NOW - 3_600_000, {"gpu/0/busy": 1}, NOW).values
 
 
 def test_a_collector_cannot_make_up_series_without_end() -> None:
     told = {f"gpu/{gpu}/busy": 1 for gpu in range(SERIES_MAX + 7)}
-    found = believed("n1", NOW, told, NOW)
+    found = check_sample("n1", NOW, told, NOW)
 
     assert SERIES_MAX == len(found.values)
     assert {TOO_MANY: 7} == found.faults

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from gpuyard.quantities import DAY_MS, HOUR_MS, MINUTE_MS
-from gpuyard.telemetry.samples import believed
+from gpuyard.telemetry.samples import check_sample
 from gpuyard.telemetry.series import POINTS_KEPT, SAVE_MS, Series
-from gpuyard.telemetry.spans import mean, spans
+from gpuyard.telemetry.spans import compute_mean, find_spans
 
 BEGIN = 1_700_006_400_000 // DAY_MS * DAY_MS
 STEP = 10_000
@@ -26,7 +26,7 @@ def fill(
             f"attempt/{key}/cpu": at - begin + step,
             f"attempt/{key}/memory": 1000 + (at - begin) // HOUR_MS,
         }
-        series.add(believed(node, at, told, at), at)
+        series.add(check_sample(node, at, told, at), at)
         series.work(at)
 
 
@@ -114,7 +114,7 @@ def test_samples_late_doubled_and_out_of_order_come_to_the_same(tmp_path: Path) 
     for number, samples in enumerate((told, order)):
         series = Series(str(tmp_path / f"{number}.db"))
         for at, values in samples:
-            series.add(believed("n1", at, values, BEGIN + HOUR_MS), now)
+            series.add(check_sample("n1", at, values, BEGIN + HOUR_MS), now)
             series.work(now + number * SAVE_MS)
         all_done(series, BEGIN + 90 * MINUTE_MS)
         found.append(series.curves("n1", "gpu/0", BEGIN, BEGIN + HOUR_MS, BEGIN + 5 * HOUR_MS))
@@ -128,7 +128,7 @@ def test_a_late_sample_reaches_an_hour_that_was_folded(series: Series) -> None:
     fill(series, BEGIN, BEGIN + HOUR_MS)
     now = BEGIN + HOUR_MS + 10 * MINUTE_MS
     all_done(series, now)
-    series.add(believed("n1", BEGIN + 30 * MINUTE_MS + 1, {"gpu/0/temperature": 91}, now), now)
+    series.add(check_sample("n1", BEGIN + 30 * MINUTE_MS + 1, {"gpu/0/temperature": 91}, now), now)
     all_done(series, now + SAVE_MS)
 
     later = BEGIN + DAY_MS
@@ -149,7 +149,7 @@ def test_a_value_that_is_no_number_is_a_hole_and_a_reset_loses_nothing_after_it(
     energies = [1000, 1100, math.nan, 1300, 50, 150]
     for place, energy in enumerate(energies):
         at = BEGIN + place * STEP
-        series.add(believed("n1", at, {"gpu/0/energy": energy, "gpu/0/busy": 1}, at), at)
+        series.add(check_sample("n1", at, {"gpu/0/energy": energy, "gpu/0/busy": 1}, at), at)
     found = series.curves("n1", "gpu/0", BEGIN, BEGIN + HOUR_MS, BEGIN + HOUR_MS)
 
     assert [0, 100, 200, 50, 100] == found["energy"].values
@@ -180,10 +180,10 @@ def test_the_first_half_minute_of_a_gang_is_its_whole_time(series: Series) -> No
     for node in ("n1", "n2"):
         fill(series, started, now, node=node)
     curve = series.of_attempt("y-7-1", ["n1", "n2"], started, now, now)["cpu"]
-    found = spans(curve.times_ms, curve.values, started, counts=True)
+    found = find_spans(curve.times_ms, curve.values, started, counts=True)
 
     assert [(started, now - 1)] == [(since, until) for since, until, _value in found]
-    assert 2000 == round(mean(found), -2)
+    assert 2000 == round(compute_mean(found), -2)
 
 
 def test_curves_of_one_attempt_are_not_those_of_another(series: Series) -> None:

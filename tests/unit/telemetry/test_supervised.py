@@ -11,7 +11,7 @@ from gpuyard.telemetry.collector import Collector
 from gpuyard.telemetry.sources import AttemptPlace
 from gpuyard.telemetry.sources.kernel import Kernel
 from gpuyard.telemetry.sources.nvml import NvmlSource
-from gpuyard.telemetry.sources.supervised import Supervised
+from gpuyard.telemetry.sources.slurm_attempts import Supervised
 
 KEY = "yard-18b-7-1"
 _BUSY = "import os, sys, time; held = b'x' * (64 << 20); print(os.getpid(), flush=True); time.sleep(60)"

@@ -2,7 +2,13 @@
 
 import pytest
 
-from gpuyard.engines.slurm.words.forms import Unreadable, duration_ms, limit_ms, memory_mib, tres
+from gpuyard.engines.slurm.words.forms import (
+    Unreadable,
+    limit_ms,
+    parse_duration_ms,
+    parse_memory_mib,
+    parse_tres,
+)
 from gpuyard.errors import BadInput
 from gpuyard.model import Ask, JobSpec, Mig, Whole
 from gpuyard.sim.trace import Skipped
@@ -167,13 +173,13 @@ def test_quotes_mean_nothing_to_sacct(write) -> None:
     ],
 )
 def test_durations(text: str, seconds: int) -> None:
-    assert seconds * 1000 == duration_ms(text, "Elapsed")
+    assert seconds * 1000 == parse_duration_ms(text, "Elapsed")
 
 
 @pytest.mark.parametrize("text", ["", "1:2:3:4", "-1", "1-", "a", "1-x", "INVALID", "99999999-00:00:00"])
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(Unreadable):
-        duration_ms(text, "Elapsed")
+        parse_duration_ms(text, "Elapsed")
 
 
 @pytest.mark.parametrize("text", ["UNLIMITED", "Partition_Limit", "", " unlimited "])
@@ -194,7 +200,7 @@ def test_no_limit(text: str) -> None:
     ],
 )
 def test_memory(text: str, mib: int) -> None:
-    assert mib == memory_mib(text, "mem")
+    assert mib == parse_memory_mib(text, "mem")
 
 
 @pytest.mark.parametrize(
@@ -202,4 +208,4 @@ def test_memory(text: str, mib: int) -> None:
 )
 def test_what_is_no_resource_list(text: str) -> None:
     with pytest.raises(Unreadable):
-        tres(text)
+        parse_tres(text)

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from gpuyard.api.connecting.finding import answering, find, sockets_of
+from gpuyard.api.connecting.finding import answering, find, find_sockets
 from gpuyard.control.places import likely_data
 from gpuyard.errors import BadInput, YardError
 from gpuyard.wire.endpoints import DESCRIPTION, Endpoint
@@ -370,14 +370,14 @@ class Caller:
 
     def _moved(self) -> bool:
         """Whether another server of this yard is there, on this machine; it is the one to ask from now on."""
-        others = [each for each in sockets_of(self._data) if each != self._address] if self._local else []
+        others = [each for each in find_sockets(self._data) if each != self._address] if self._local else []
         if others:
             self._address = others[0]
         return bool(others)
 
     def _upgraded(self, path: str) -> tuple[socket.socket, bytes]:
         """A connection of its own that is a WebSocket from now on, and what has come of it already."""
-        from gpuyard.api.connecting.websocket import accepted  # noqa: PLC0415 (few commands need it)
+        from gpuyard.api.connecting.websocket import answer_key  # noqa: PLC0415 (few commands need it)
 
         try:
             connection = self._connected(self._timeout_s)
@@ -398,7 +398,7 @@ class Caller:
             head = connection.send("GET", path, headers, None)
             if head.status != 101:
                 raise _refused(path, head, connection.body(head))
-            if head.headers.get("sec-websocket-accept") != accepted(key):
+            if head.headers.get("sec-websocket-accept") != answer_key(key):
                 raise BadAnswer("the server does not speak WebSocket")
             return connection.given_away()
         except BaseException:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuyard.control.places import DataDir, likely_data
-from gpuyard.errors import BadInput, YardError, words_of
+from gpuyard.errors import BadInput, YardError, error_text
 
 if TYPE_CHECKING:
     import ssl
@@ -67,7 +67,7 @@ def find(server: str, token: str, data: Path | None, ca: str = "") -> YardAddres
     if not said:
         local = socket_of(data)
         return YardAddress(local, url=local, local=True)
-    where = address(said)
+    where = parse_address(said)
     if isinstance(where, str):
         return YardAddress(where, url=where)
     secure = said.strip().startswith("https://")
@@ -94,11 +94,11 @@ def trusted(ca: str) -> "ssl.SSLContext":
         return ssl.create_default_context(cafile=ca or None)
     except (OSError, ssl.SSLError) as error:
         raise BadInput(
-            f"{ca} is not a file of certificates: {words_of(error)}", "Name a PEM file."
+            f"{ca} is not a file of certificates: {error_text(error)}", "Name a PEM file."
         ) from error
 
 
-def address(server: str) -> tuple[str, int] | str:
+def parse_address(server: str) -> tuple[str, int] | str:
     """`https://yard.example.org`, `http://127.0.0.1:7447`, `127.0.0.1:7447`, `unix:/path` or `/path`."""
     text = server.strip().rstrip("/")
     if text.startswith(("unix:", "/")):
@@ -117,7 +117,7 @@ def address(server: str) -> tuple[str, int] | str:
     return host.strip("[]"), int(port)
 
 
-def sockets_of(data: Path | None) -> list[str]:
+def find_sockets(data: Path | None) -> list[str]:
     """The sockets of servers on this machine, in the first folder that has any."""
     for folder in [data] if data is not None else likely_data():
         found = [each for each in DataDir(folder).instances() if each.socket.exists()]
@@ -131,7 +131,7 @@ def sockets_of(data: Path | None) -> list[str]:
 
 def socket_of(data: Path | None) -> str:
     """The socket of a server on this machine."""
-    found = sockets_of(data)
+    found = find_sockets(data)
     return found[0] if found else str(DataDir(data or next(likely_data())).root / "yard.sock")
 
 
@@ -140,7 +140,7 @@ def answering(folders: Iterable[Path]) -> Path | None:
     import socket  # noqa: PLC0415 (asked only where no server answered)
 
     for folder in folders:
-        for path in sockets_of(folder):
+        for path in find_sockets(folder):
             with suppress(OSError), socket.socket(socket.AF_UNIX) as line:
                 line.settimeout(_LOOK_S)
                 line.connect(path)

@@ -13,7 +13,7 @@ class PortTaken(YardError):
 _ADDRESSES = "Give one of its addresses, 127.0.0.1 for this machine alone, or 0.0.0.0 for all of them."
 
 
-def listening(host: str, port: int, backlog: int = 1) -> socket.socket:
+def listen_at(host: str, port: int, backlog: int = 1) -> socket.socket:
     """A socket that listens there."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

@@ -15,7 +15,7 @@ _OF_A_JOB = ("SLURM_", "SLURMD_", "YARD_")
 _OF_A_GANG = frozenset({"RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
 
 
-def here() -> str:
+def current_folder() -> str:
     """The current folder."""
     try:
         return os.getcwd()
@@ -26,17 +26,17 @@ def here() -> str:
         ) from None
 
 
-def umask() -> int:
+def read_umask() -> int:
     """The caller's umask."""
     found = os.umask(0o077)
     os.umask(found)
     return found
 
 
-def environment(more: Iterable[str] = (), *, export: bool = True) -> dict[str, str]:
+def collect_environment(more: Iterable[str] = (), *, export: bool = True) -> dict[str, str]:
     """This shell's variables (unless `export` is off), where the job comes from, and those given as NAME=VALUE."""
     env = {name: value for name, value in os.environ.items() if _goes_along(name)} if export else {}
-    env |= {"SLURM_SUBMIT_DIR": here(), "SLURM_SUBMIT_HOST": os.uname().nodename.partition(".")[0]}
+    env |= {"SLURM_SUBMIT_DIR": current_folder(), "SLURM_SUBMIT_HOST": os.uname().nodename.partition(".")[0]}
     # A variable that is not text cannot go through JSON; it is of no use to most programs either.
     env = {name: value for name, value in env.items() if _is_text(name) and _is_text(value)}
     for each in more:

@@ -30,7 +30,7 @@ class BadFrame(ConnectionError):
         self.code = code
 
 
-def accepted(key: str) -> str:
+def answer_key(key: str) -> str:
     """The answer to the key of an opening."""
     import base64  # noqa: PLC0415 (few commands need it)
     import hashlib  # noqa: PLC0415
@@ -40,7 +40,7 @@ def accepted(key: str) -> str:
     ).decode()
 
 
-def framed(kind: int, content: bytes, *, mask: bytes = b"") -> bytes:
+def make_frame(kind: int, content: bytes, *, mask: bytes = b"") -> bytes:
     """A frame; a client's has a mask of four bytes."""
     size, bit = len(content), _MASKED if mask else 0
     if size < 126:
@@ -52,7 +52,7 @@ def framed(kind: int, content: bytes, *, mask: bytes = b"") -> bytes:
     return head + mask + (_crossed(content, mask) if mask else content)
 
 
-def closing(code: int, reason: str = "") -> bytes:
+def closing_content(code: int, reason: str = "") -> bytes:
     """The content of a frame that closes a connection."""
     cut = reason.encode("utf-8", "replace")[:_REASON_BYTES_MAX].decode(errors="ignore")
     return code.to_bytes(2, "big") + cut.encode()
@@ -156,7 +156,7 @@ class WebSocket:
             self._send(BINARY, content)
 
     def _send(self, kind: int, content: bytes) -> None:
-        self._socket.sendall(framed(kind, content, mask=os.urandom(4)))
+        self._socket.sendall(make_frame(kind, content, mask=os.urandom(4)))
 
     def receive(self) -> list[bytes | str]:
         """Messages that have come; waits for some bytes. `ConnectionError`: it is closed."""
@@ -168,7 +168,7 @@ class WebSocket:
             if kind == CLOSE:
                 if found:
                     # First what came before it; the end comes again.
-                    self._first = framed(CLOSE, content)
+                    self._first = make_frame(CLOSE, content)
                     break
                 why = content[2:].decode(errors="replace")
                 raise BadFrame(f"the server closed the connection{f': {why}' if why else ''}")
@@ -181,5 +181,5 @@ class WebSocket:
     def close(self) -> None:
         """Hang up."""
         with suppress(OSError):
-            self._send(CLOSE, closing(NORMAL))
+            self._send(CLOSE, closing_content(NORMAL))
         self._socket.close()

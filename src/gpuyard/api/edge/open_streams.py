@@ -19,8 +19,8 @@ from fastapi.responses import StreamingResponse
 
 from gpuyard.api.edge.peers import AGAIN
 from gpuyard.api.edge.pulse import AsyncNotifier
-from gpuyard.api.edge.throttle import in_thread
-from gpuyard.api.messages.problems import Problem, problem_of
+from gpuyard.api.edge.throttle import run_in_thread
+from gpuyard.api.messages.problems import Problem, find_problem
 from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import check_ever
 from gpuyard.control.serve import Yard
@@ -66,7 +66,7 @@ class OpenStream:
         if isinstance(person, Problem):
             raise person
         check_ever(person.name, person.rights, self._action)
-        await in_thread(self._check, person)
+        await run_in_thread(self._check, person)
         self.person = person
 
     async def judge(self) -> bool:
@@ -74,7 +74,7 @@ class OpenStream:
         try:
             await self.ask()
         except Exception as error:
-            problem = problem_of(error)
+            problem = find_problem(error)
             if problem is None:
                 _log.exception("an open stream could not be judged")
                 problem = Problem(500, "the yard cannot tell whether you may still see this")
@@ -167,7 +167,7 @@ class OpenStreams:
                 meant = list(self._streams) if everything else await self._concerned()
                 retry = not await _judged(meant)
             except Exception as error:
-                if problem_of(error) is None:
+                if find_problem(error) is None:
                     _log.exception("open streams could not be judged")
                 retry = True
             await asyncio.sleep(APART_S)
@@ -198,7 +198,7 @@ class OpenStreams:
                 by_token.setdefault(stream.person.token, []).append(stream)
         if not by_token:
             return []
-        ended = await in_thread(self._yard.store.tokens.ended, list(by_token), self._yard.valid_ms())
+        ended = await run_in_thread(self._yard.store.tokens.ended, list(by_token), self._yard.valid_ms())
         return [stream for token in ended for stream in by_token[token]]
 
 

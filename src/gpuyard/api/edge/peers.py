@@ -13,10 +13,10 @@ from functools import lru_cache, partial
 from typing import Any, Protocol
 
 from gpuyard.api.edge.rates import Rates
-from gpuyard.api.edge.throttle import App, Throttle, in_thread
-from gpuyard.api.messages.problems import Problem, problem_of
+from gpuyard.api.edge.throttle import App, Throttle, run_in_thread
+from gpuyard.api.messages.problems import Problem, find_problem
 from gpuyard.control.access.browsers import BrowserService
-from gpuyard.control.access.people import Person, person
+from gpuyard.control.access.people import Person, find_person
 from gpuyard.control.access.tokens import TokenService, Unknown
 from gpuyard.control.refusals import Forbidden
 from gpuyard.errors import YardError
@@ -92,10 +92,10 @@ OPEN_PATHS = frozenset({DESCRIPTION, *(each.path for each in ENDPOINTS if each.a
 """Paths that any client may ask for that can reach the server."""
 
 _PEERS_MAX = 1024
-_known = lru_cache(maxsize=_PEERS_MAX)(person)
+_known = lru_cache(maxsize=_PEERS_MAX)(find_person)
 
 
-def peer_of(connection: Any) -> tuple[int, int] | None:
+def find_peer(connection: Any) -> tuple[int, int] | None:
     """User and group of the process at the other end of a Unix socket; None: it is another kind of socket."""
     if connection is None or connection.family != socket.AF_UNIX:
         return None
@@ -194,7 +194,7 @@ class TokenAuthenticator:
     async def again(self, scope: Any) -> Person | Problem:
         """The token from the store, or the socket by the people that are in force now."""
         if _bearer(scope["headers"]) is None and PEER in scope:
-            return await in_thread(self._peer, *scope[PEER])
+            return await run_in_thread(self._peer, *scope[PEER])
         return await self.looked_up(scope)
 
     def _peer(self, uid: int, gid: int) -> Person | Problem:
@@ -207,13 +207,13 @@ class TokenAuthenticator:
         """The token, as the store has it now. If the store does not answer, the request is refused."""
         text = (_bearer(scope["headers"]) or b"").decode("latin-1")
         try:
-            return await in_thread(self._token_service.bearer, text)
+            return await run_in_thread(self._token_service.bearer, text)
         except Unknown as error:
             return _nobody(
                 error.message, error.hint or "Log in with `yard login`.", 'Bearer error="invalid_token"'
             )
         except YardError as error:
-            problem = problem_of(error)
+            problem = find_problem(error)
             if problem is None:
                 raise
             return problem
@@ -310,13 +310,13 @@ def _nobody(detail: str, hint: str, challenge: str = "Bearer") -> Problem:
     return Problem(401, detail, hint, headers={"WWW-Authenticate": challenge})
 
 
-def asker(scope: Any) -> Person:
+def get_asker(scope: Any) -> Person:
     """The asker."""
     person: Person = scope[PERSON]
     return person
 
 
-def asker_if_known(scope: Any) -> Person | None:
+def find_asker(scope: Any) -> Person | None:
     """The asker, on a path that needs no login."""
     return scope.get(PERSON)
 
@@ -367,11 +367,11 @@ class BrowserAuthenticator:
             return await self._behind.looked_up(scope)
         key = _key_of(scope["headers"])
         try:
-            return await in_thread(self._browsers.person, cookie.decode("latin-1"), key)
+            return await run_in_thread(self._browsers.person, cookie.decode("latin-1"), key)
         except Unknown as error:
             return Problem(401, error.message, error.hint, headers={"WWW-Authenticate": "Bearer"})
         except YardError as error:
-            problem = problem_of(error)
+            problem = find_problem(error)
             if problem is None:
                 raise
             return problem

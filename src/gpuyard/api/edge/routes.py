@@ -14,14 +14,14 @@ from fastapi import Depends, FastAPI, Request, Response
 from pydantic.json_schema import models_json_schema
 from starlette.datastructures import QueryParams
 
-from gpuyard.api.edge.peers import asker
+from gpuyard.api.edge.peers import get_asker
 from gpuyard.api.messages import schemas
 from gpuyard.api.messages.problems import MEDIA_TYPE, Problem
 from gpuyard.control.access.rights import Sight, check_ever
 from gpuyard.control.views.queue_list import Filter
 from gpuyard.control.views.views import ENDED_STATES, LIVE_STATES
-from gpuyard.errors import quoted, remedy
-from gpuyard.wire import described
+from gpuyard.errors import quote, suggest
+from gpuyard.wire import reply_schemas
 from gpuyard.wire.endpoints import PAGE_MAX, Action, Endpoint
 
 LIMIT = 100
@@ -33,7 +33,7 @@ _ID_MAX = (1 << 63) - 1
 """The largest number that a store can look for."""
 
 
-def encoded(value: Any) -> bytes:
+def encode_json(value: Any) -> bytes:
     """A value as JSON."""
     return bytes_of_text(_encode(value))
 
@@ -43,7 +43,7 @@ def bytes_of_text(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def encoded_list(view: dict[str, Any], name: str) -> bytes:
+def encode_list(view: dict[str, Any], name: str) -> bytes:
     """A view with a long list of this name as JSON, some of the list at a time: the encoder lets no other thread run
     until it is done.
     """
@@ -54,37 +54,37 @@ def encoded_list(view: dict[str, Any], name: str) -> bytes:
 
 def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """A value as an answer."""
-    return Response(encoded(value), status, headers, "application/json")
+    return Response(encode_json(value), status, headers, "application/json")
 
 
-def filter_of(query: QueryParams, sight: Sight) -> Filter:
+def read_filter(query: QueryParams, sight: Sight) -> Filter:
     """The filter of a query, within what the asker may see."""
     states = [
         state.strip().upper() for text in query.getlist("state") for state in text.split(",") if state.strip()
     ]
     for state in states:
         if state not in _STATES:
-            raise Problem(422, f"unknown state {quoted(state)}; {remedy(state, _STATES, 'states')}")
+            raise Problem(422, f"unknown state {quote(state)}; {suggest(state, _STATES, 'states')}")
     texts: dict[str, str] = {name: query.get(name, "") for name in ("tenant", "user", "name", "cluster")}
     for name, text in texts.items():
-        text_of(name, text, _TEXT_MAX)
+        read_text(name, text, _TEXT_MAX)
     return Filter(frozenset(states), **texts, sight=sight)
 
 
 def limit_of(query: QueryParams, most: int = PAGE_MAX, default: int = LIMIT) -> int:
     """How many on a page."""
     text = query.get("limit")
-    return default if text is None else number_of("limit", text, 1, most)
+    return default if text is None else read_number("limit", text, 1, most)
 
 
-def number_of(name: str, text: str, least: int, most: int) -> int:
+def read_number(name: str, text: str, least: int, most: int) -> int:
     """A whole number of the query."""
     if not text.isascii() or not text.isdecimal() or len(text) > 19 or not least <= int(text) <= most:
-        raise Problem(422, f"{name!r} must be a whole number from {least} to {most}, not {quoted(text)}")
+        raise Problem(422, f"{name!r} must be a whole number from {least} to {most}, not {quote(text)}")
     return int(text)
 
 
-def text_of(name: str, text: str, most: int, about: str = "") -> str:
+def read_text(name: str, text: str, most: int, about: str = "") -> str:
     """A text of the query; `about`: what it is, for one that is too long."""
     if "\0" in text:
         raise Problem(422, f"{name!r} holds a NUL character, which no name has")
@@ -100,7 +100,7 @@ def id_cursor(before_id: int | None) -> str | None:
     )
 
 
-def cursor_of(query: QueryParams) -> int | None:
+def read_cursor(query: QueryParams) -> int | None:
     """Where a page begins."""
     text = query.get("cursor")
     if not text:
@@ -112,7 +112,7 @@ def cursor_of(query: QueryParams) -> int | None:
         return int(plain[1:])
     except ValueError:
         raise Problem(
-            422, f"{quoted(text)} is not a cursor", "Send back `next_cursor` of the page before."
+            422, f"{quote(text)} is not a cursor", "Send back `next_cursor` of the page before."
         ) from None
 
 
@@ -156,7 +156,7 @@ def _add(app: FastAPI, endpoint: Endpoint, handler: Handler) -> None:
     if not open_:
         extra["security"] = [{"token": []}]
     if endpoint.body:
-        content = {"application/json": {"schema": described.ref(endpoint.body)}}
+        content = {"application/json": {"schema": reply_schemas.ref(endpoint.body)}}
         extra["requestBody"] = {"required": endpoint.body_required, "content": content}
     paragraph = (handler.__doc__ or "Done.").strip().partition("\n\n")[0]
     text = " ".join(paragraph.split())
@@ -181,17 +181,17 @@ def _add(app: FastAPI, endpoint: Endpoint, handler: Handler) -> None:
 
 
 def _reply(text: str, reply: str, also: Iterable[str] = ()) -> dict[str, Any]:
-    content = {"application/json": {"schema": described.ref(reply)}} if reply else {}
+    content = {"application/json": {"schema": reply_schemas.ref(reply)}} if reply else {}
     return {"description": text, "content": content | {kind: {"schema": {"type": "string"}} for kind in also}}
 
 
 def _problem(code: int) -> dict[str, Any]:
-    return {"description": _PROBLEMS[code], "content": {MEDIA_TYPE: {"schema": described.ref(_PROBLEM)}}}
+    return {"description": _PROBLEMS[code], "content": {MEDIA_TYPE: {"schema": reply_schemas.ref(_PROBLEM)}}}
 
 
 def _needs(action: Action) -> Callable[[Request], Awaitable[None]]:
     async def allowed(request: Request) -> None:
-        person = asker(request.scope)
+        person = get_asker(request.scope)
         check_ever(person.name, person.rights, action)
 
     return allowed
@@ -206,11 +206,9 @@ def _takes(endpoint: Endpoint) -> Callable[[Request], Awaitable[None]]:
         for name in given:
             if name not in names:
                 there = f"There are: {', '.join(names)}." if names else "It takes none."
-                raise Problem(
-                    422, f"{endpoint.method} {endpoint.path} has no parameter {quoted(name)}", there
-                )
+                raise Problem(422, f"{endpoint.method} {endpoint.path} has no parameter {quote(name)}", there)
             if given.count(name) > 1 and name not in REPEATED:
-                raise Problem(422, f"the parameter {quoted(name)} is given more than once", "Give it once.")
+                raise Problem(422, f"the parameter {quote(name)} is given more than once", "Give it once.")
 
     return known
 
@@ -225,14 +223,14 @@ def _describe(app: FastAPI, endpoints: Iterable[Endpoint]) -> None:
             bodies = {each.body for each in endpoints if each.body}
             models = [getattr(schemas, name) for name in sorted(bodies)]
             _, defs = models_json_schema(
-                [(each, "validation") for each in models], ref_template=described.REFS
+                [(each, "validation") for each in models], ref_template=reply_schemas.REFS
             )
-            replies = [described.form(each) for each in endpoints if each.reply]
+            replies = [reply_schemas.find_form(each) for each in endpoints if each.reply]
             parts = found.setdefault("components", {})
             parts["schemas"] = {
                 **parts.get("schemas", {}),
                 **defs.get("$defs", {}),
-                **described.schemas([described.form(_PROBLEM), *replies]),
+                **reply_schemas.make_schemas([reply_schemas.find_form(_PROBLEM), *replies]),
             }
             parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
             app.openapi_schema = found

@@ -152,7 +152,7 @@ def charge(seconds: float) -> None:
         account.charge(seconds)
 
 
-async def rest() -> None:
+async def yield_to_others() -> None:
     """Let other users go first, amid a long answer, if the asker has used up their part of the time.
 
     The asker's other requests go first too: half of the burst is left to them.
@@ -162,7 +162,7 @@ async def rest() -> None:
         await account.rest(BURST_S / 2)
 
 
-async def metered(work: Callable[[], Awaitable[None]]) -> None:
+async def run_metered(work: Callable[[], Awaitable[None]]) -> None:
     """Work in a task of its own, charged to the asker as the request is."""
     account = _mine.get()
     await (work() if account is None else _Meter(account, work()))
@@ -178,25 +178,27 @@ class Pace:
     async def keep(self) -> None:
         """Let others go first, if this has gone on for a while."""
         if time.monotonic() - self._began_s > self._stretch_s:
-            await rest()
+            await yield_to_others()
             await asyncio.sleep(0)
             self._began_s = time.monotonic()
 
 
-async def in_thread(
+async def run_in_thread(
     work: Callable[..., T], *args: Any, among: CapacityLimiter | None = None, **kwargs: Any
 ) -> T:
     """Work in another thread, charged to the asker; `among` limits how many run at a time."""
     return await _in_thread(_mine.get(), among, work, *args, **kwargs)
 
 
-async def in_one_thread(work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """As `in_thread`, for work that computes and waits for nothing: one at a time for each user while others ask."""
+async def run_in_one_thread(work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """As `run_in_thread`, for work that computes and waits for nothing: one at a time for each user while
+    others ask.
+    """
     return await _in_one_thread(_mine.get(), work, *args, **kwargs)
 
 
-async def at_leisure(work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """As `in_one_thread`, for a piece of a long list, once the asker may take more of the time for such lists."""
+async def run_at_leisure(work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """As `run_in_one_thread`, for a piece of a long list, once the asker may take more of the time for such lists."""
     account = _mine.get()
     if account is not None:
         if account.long is None:

@@ -22,11 +22,11 @@ from gpuyard.api.connecting.websocket import (
     TEXT,
     BadFrame,
     Unframer,
-    accepted,
-    closing,
-    framed,
+    answer_key,
+    closing_content,
+    make_frame,
 )
-from gpuyard.api.edge.throttle import STRETCH_S, Pace, metered
+from gpuyard.api.edge.throttle import STRETCH_S, Pace, run_metered
 from gpuyard.api.messages.frames import Refusal
 from gpuyard.api.messages.problems import Problem
 from gpuyard.engines.machine.keeper_link import STALLED_S, let_go
@@ -60,7 +60,7 @@ Take = Callable[[bytes | str], Any]
 """Makes of a message what is meant by it, or raises `Refusal`."""
 
 
-def key_of(request: Request) -> str:
+def read_key(request: Request) -> str:
     """The key of a request for a WebSocket; `Problem`: it is none."""
     headers = request.headers
     key = headers.get("sec-websocket-key", "")
@@ -80,7 +80,7 @@ def key_of(request: Request) -> str:
     return key
 
 
-def protocol_of(request: Request) -> str:
+def choose_protocol(request: Request) -> str:
     """The protocol that the client offered and that is spoken; empty: it offered none."""
     offered = request.headers.get("sec-websocket-protocol", "").split(",")
     return _PROTOCOL if _PROTOCOL in [each.strip() for each in offered] else ""
@@ -112,8 +112,8 @@ class Link:
         """Set when no more of the client is read: it is gone, or sent what it must not."""
         self.fault: Refusal | None = None
         """What it must not have sent."""
-        self._close = closing(NORMAL)
-        self._reads = asyncio.get_running_loop().create_task(metered(self._read))
+        self._close = closing_content(NORMAL)
+        self._reads = asyncio.get_running_loop().create_task(run_metered(self._read))
 
     async def _read(self) -> None:
         try:
@@ -139,7 +139,7 @@ class Link:
                 if kind == CLOSE:
                     return
                 if kind == PING:
-                    self._writer.write(framed(PONG, content))
+                    self._writer.write(make_frame(PONG, content))
                     # A client that takes no answers is not read either.
                     await self._writer.drain()
                 elif kind in (BINARY, TEXT):
@@ -172,7 +172,7 @@ class Link:
         if self.gone.is_set():
             return
         kind, data = (TEXT, content.encode()) if isinstance(content, str) else (BINARY, content)
-        self._writer.write(framed(kind, data))
+        self._writer.write(make_frame(kind, data))
         try:
             await self._writer.drain()
         except OSError:
@@ -180,10 +180,10 @@ class Link:
 
     async def tell(self, last: str, code: int, reason: str) -> None:
         """Send a last message, and say at the close why it is one. A client that takes nothing is not waited for."""
-        self._close = closing(code, reason)
+        self._close = closing_content(code, reason)
         # A connection that the client has closed takes nothing more.
         with suppress(OSError, RuntimeError, TimeoutError):
-            self._writer.write(framed(TEXT, last.encode()))
+            self._writer.write(make_frame(TEXT, last.encode()))
             async with asyncio.timeout(self._limits.last_s):
                 await self._writer.drain()
 
@@ -191,7 +191,7 @@ class Link:
         """Say goodbye and hang up."""
         self._reads.cancel()
         with suppress(OSError, RuntimeError, TimeoutError):
-            self._writer.write(framed(CLOSE, self._close))
+            self._writer.write(make_frame(CLOSE, self._close))
             if self.fault is not None:
                 # What lies here unread when the connection goes would keep the client from reading why it goes.
                 async with asyncio.timeout(self._limits.last_s):
@@ -216,7 +216,7 @@ class Upgraded(Response):
         head = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         if self._protocol:
             head += f"Sec-WebSocket-Protocol: {self._protocol}\r\n"
-        writer.write(f"{head}Sec-WebSocket-Accept: {accepted(self._key)}\r\n\r\n".encode())
+        writer.write(f"{head}Sec-WebSocket-Accept: {answer_key(self._key)}\r\n\r\n".encode())
         # The HTTP server sends nothing any more; the layers in between learn that the request is answered.
         await send({"type": "http.response.start", "status": 101, "headers": []})
         link = Link(reader, writer, self._take)

@@ -4,16 +4,16 @@ import asyncio
 
 from fastapi import Request, Response
 
-from gpuyard.api.edge.peers import asker
+from gpuyard.api.edge.peers import get_asker
 from gpuyard.api.edge.routes import Handlers, answer
-from gpuyard.api.edge.throttle import in_thread
-from gpuyard.api.messages.bodies import OPEN_BODY_BYTES_MAX, bytes_of, object_of
-from gpuyard.api.messages.schemas import OidcCode, OidcLogin, TokenRequest, checked, sent
+from gpuyard.api.edge.throttle import run_in_thread
+from gpuyard.api.messages.bodies import OPEN_BODY_BYTES_MAX, parse_object, read_bytes
+from gpuyard.api.messages.schemas import OidcCode, OidcLogin, TokenRequest, check_value, read_body
 from gpuyard.control.access.oidc import Provider
 from gpuyard.control.access.people import NO_UID, Person
-from gpuyard.control.access.rights import allowed
+from gpuyard.control.access.rights import list_allowed
 from gpuyard.control.access.tokens import TokenService, WantedToken, token_view
-from gpuyard.control.admission.tenants import home_of
+from gpuyard.control.admission.tenants import find_home
 from gpuyard.control.refusals import Impossible
 from gpuyard.control.serve import Yard
 from gpuyard.model.units import DAY_MS
@@ -54,14 +54,14 @@ class _People:
 
     async def me(self, request: Request) -> Response:
         """The person who asks: name, roles and tenants."""
-        person = asker(request.scope)
+        person = get_asker(request.scope)
         return answer(
             {
                 "user": person.name,
                 "runs_as": None if person.uid == NO_UID else person.login or person.name,
                 "rights": [{"role": right.role.word, "tenant": right.tenant} for right in person.rights],
-                "allowed": [allowed(right) for right in person.rights],
-                "home": await in_thread(self._home, person),
+                "allowed": [list_allowed(right) for right in person.rights],
+                "home": await run_in_thread(self._home, person),
                 "token": person.token or None,
                 "expires_ms": person.expires_ms or None,
                 "auth": self._yard.token_service is not None,
@@ -71,28 +71,28 @@ class _People:
     def _home(self, person: Person) -> str:
         with self._yard.replica.lock:
             self._yard.replica.catch_up()
-            return home_of(person, self._yard.replica.state)
+            return find_home(person, self._yard.replica.state)
 
     async def tokens(self, request: Request) -> Response:
         """Your own tokens, and those of the tenants that you administer."""
-        found = await in_thread(self._token_service.list, asker(request.scope))
+        found = await run_in_thread(self._token_service.list, get_asker(request.scope))
         return answer({"tokens": found})
 
     async def make(self, request: Request) -> Response:
         """The secret is in this answer and nowhere else."""
-        wanted = await sent(TokenRequest, request, required=True)
+        wanted = await read_body(TokenRequest, request, required=True)
         lifetime_ms = None if wanted.days is None else wanted.days * DAY_MS
         asked = WantedToken(wanted.user, wanted.role, wanted.tenant, lifetime_ms, wanted.note)
-        future = await in_thread(self._token_service.make, asker(request.scope), asked)
+        future = await run_in_thread(self._token_service.make, get_asker(request.scope), asked)
         return _told(*await asyncio.wrap_future(future))
 
     async def revoke(self, request: Request, id: str) -> Response:
         """The token stops working at once, and so do those that were made with it."""
-        return answer(await asyncio.wrap_future(self._token_service.revoke(asker(request.scope), id)))
+        return answer(await asyncio.wrap_future(self._token_service.revoke(get_asker(request.scope), id)))
 
     async def unbind(self, request: Request, user: str) -> Response:
         """The next login with the name binds it."""
-        return answer(await asyncio.wrap_future(self._token_service.unbind(asker(request.scope), user)))
+        return answer(await asyncio.wrap_future(self._token_service.unbind(get_asker(request.scope), user)))
 
     async def ways(self) -> Response:
         """Whether a login is needed, and the identity provider, if there is one."""
@@ -104,18 +104,18 @@ class _People:
     async def login(self, request: Request) -> Response:
         """An ID token works once."""
         oidc = self._oidc
-        wanted = checked(OidcLogin, object_of(await bytes_of(request, OPEN_BODY_BYTES_MAX)))
+        wanted = check_value(OidcLogin, parse_object(await read_bytes(request, OPEN_BODY_BYTES_MAX)))
         return await self._logged_in(oidc, wanted.id_token, wanted.nonce)
 
     async def provider(self) -> Response:
         """Where the console sends the browser."""
-        return answer(await in_thread(self._oidc.where))
+        return answer(await run_in_thread(self._oidc.where))
 
     async def login_by_code(self, request: Request) -> Response:
         """For the console, whose page may ask no other host than this one. The code works once."""
         oidc = self._oidc
-        wanted = checked(OidcCode, object_of(await bytes_of(request, OPEN_BODY_BYTES_MAX)))
-        id_token = await in_thread(oidc.redeemed, wanted.code, wanted.verifier, wanted.redirect_uri)
+        wanted = check_value(OidcCode, parse_object(await read_bytes(request, OPEN_BODY_BYTES_MAX)))
+        id_token = await run_in_thread(oidc.redeemed, wanted.code, wanted.verifier, wanted.redirect_uri)
         return await self._logged_in(oidc, id_token, wanted.nonce)
 
     @property
@@ -125,7 +125,7 @@ class _People:
         return self._yard.oidc
 
     async def _logged_in(self, oidc: Provider, id_token: str, nonce: str) -> Response:
-        vouched = await in_thread(oidc.vouched, id_token, nonce)
+        vouched = await run_in_thread(oidc.vouched, id_token, nonce)
         future = self._token_service.login(*vouched, nonce, oidc.session_ms)
         return _told(*await asyncio.wrap_future(future))
 

@@ -4,12 +4,12 @@ import asyncio
 
 from fastapi import Request, Response
 
-from gpuyard.api.edge.peers import asker, cookie_name
+from gpuyard.api.edge.peers import cookie_name, get_asker
 from gpuyard.api.edge.routes import Handlers, answer
-from gpuyard.api.edge.throttle import in_thread
+from gpuyard.api.edge.throttle import run_in_thread
 from gpuyard.api.handlers.front import console_files
-from gpuyard.api.messages.bodies import OPEN_BODY_BYTES_MAX, bytes_of, object_of
-from gpuyard.api.messages.schemas import BrowserLogin, checked
+from gpuyard.api.messages.bodies import OPEN_BODY_BYTES_MAX, parse_object, read_bytes
+from gpuyard.api.messages.schemas import BrowserLogin, check_value
 from gpuyard.control.serve import Yard
 from gpuyard.wire import endpoints
 
@@ -34,7 +34,7 @@ class _Browsers:
 
     async def code(self, request: Request) -> Response:
         """The code works once, within a minute, for the person who asked."""
-        future = await in_thread(self._yard.browsers.code, asker(request.scope))
+        future = await run_in_thread(self._yard.browsers.code, get_asker(request.scope))
         row, code = await asyncio.wrap_future(future)
         told = {
             "code": code,
@@ -46,8 +46,8 @@ class _Browsers:
 
     async def sign_in(self, request: Request) -> Response:
         """The session: a cookie, and the key that the page keeps."""
-        wanted = checked(BrowserLogin, object_of(await bytes_of(request, OPEN_BODY_BYTES_MAX)))
-        future = await in_thread(self._yard.browsers.redeem, wanted.code)
+        wanted = check_value(BrowserLogin, parse_object(await read_bytes(request, OPEN_BODY_BYTES_MAX)))
+        future = await run_in_thread(self._yard.browsers.redeem, wanted.code)
         made = await asyncio.wrap_future(future)
         lasts_s = (made.row.expires_ms - made.row.created_ms) // 1000
         headers = {"Set-Cookie": self._cookie(request, wanted.path, made.cookie, lasts_s), **_NEVER_KEPT}
@@ -57,7 +57,7 @@ class _Browsers:
 
     async def sign_out(self, request: Request) -> Response:
         """End the session of this browser and of the pages that are open in it."""
-        person = asker(request.scope)
+        person = get_asker(request.scope)
         await asyncio.wrap_future(self._yard.browsers.sign_out(person))
         return answer({"user": person.name}, headers=_NEVER_KEPT)
 

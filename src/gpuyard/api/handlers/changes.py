@@ -15,11 +15,11 @@ from anyio import to_thread
 from fastapi import Request, Response
 
 from gpuyard.api.edge.open_streams import OpenStreams
-from gpuyard.api.edge.peers import asker
+from gpuyard.api.edge.peers import get_asker
 from gpuyard.api.edge.pulse import AsyncNotifier
-from gpuyard.api.edge.routes import Handlers, number_of
-from gpuyard.api.edge.throttle import charge, in_thread, rest
-from gpuyard.api.handlers.streams import QUIET_S, event
+from gpuyard.api.edge.routes import Handlers, read_number
+from gpuyard.api.edge.throttle import charge, run_in_thread, yield_to_others
+from gpuyard.api.handlers.streams import QUIET_S, encode_event
 from gpuyard.api.messages.problems import Problem
 from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import Sight
@@ -78,7 +78,7 @@ class _Changes:
             )
         pulse: AsyncNotifier = request.app.state.pulse
         streams: OpenStreams = request.app.state.streams
-        sight = asker(request.scope).sight
+        sight = get_asker(request.scope).sight
 
         def sees_as_before(person: Person) -> None:
             if person.sight != sight:
@@ -88,7 +88,7 @@ class _Changes:
                 )
 
         open_ = await streams.open(request, Action.SEE_QUEUE, sees_as_before)
-        if not number_of("rows", request.query_params.get("rows", "1"), 0, 1):
+        if not read_number("rows", request.query_params.get("rows", "1"), 0, 1):
             return open_.events(self.wake(pulse))
         if self._beat is None or self._beat.pulse is not pulse:
             reading = self._yard.views.reading
@@ -98,38 +98,38 @@ class _Changes:
     async def follow(self, beat: "Beat", sight: Sight, after: str) -> AsyncIterator[bytes]:
         """What one follower is told."""
         window = self._yard.views.reading.window
-        await in_thread(self._yard.views.reading.latest)
+        await run_in_thread(self._yard.views.reading.latest)
         version, model, on = window.start(after)
         ordered, ordered_s = 0, float("-inf")
-        yield event(
+        yield encode_event(
             "start",
             {"seq": model.seq, "run": window.run, "columns": endpoints.QUEUE_COLUMNS},
             f"{model.seq}-{window.run}",
         )
         if not on:
-            yield event("again", {"seq": model.seq})
+            yield encode_event("again", {"seq": model.seq})
         beat.followers += 1
         quiet_s = time.monotonic()
         try:
             while not beat.pulse.closed:
                 now_s = time.monotonic()
                 charge(TURN_S)
-                await rest()
+                await yield_to_others()
                 told = window.ready(version, sight) or await self._lacks(version, sight)
                 if told is None:
                     version, model, _on = window.start("")
-                    yield event("again", {"seq": model.seq})
+                    yield encode_event("again", {"seq": model.seq})
                     ordered, quiet_s = 0, now_s
                 else:
                     version = told.version
                     if told.text:
-                        yield event("rows", told.text, f"{told.seq}-{window.run}")
+                        yield encode_event("rows", told.text, f"{told.seq}-{window.run}")
                         quiet_s = now_s
                 if now_s - ordered_s >= ORDER_S:
                     ordered_s = now_s
                     ordered, _seq, text = window.order(ordered, now_s)
                     if text:
-                        yield event("order", text)
+                        yield encode_event("order", text)
                 if now_s - quiet_s > QUIET_S:
                     quiet_s = now_s
                     yield b": still here\n\n"
@@ -143,22 +143,22 @@ class _Changes:
         making = self._making.get(key)
         if making is None:
             window = self._yard.views.reading.window
-            making = self._making[key] = asyncio.ensure_future(in_thread(window.since, version, sight))
+            making = self._making[key] = asyncio.ensure_future(run_in_thread(window.since, version, sight))
             making.add_done_callback(lambda _made: self._making.pop(key))
         # A follower that goes away takes the text from none of the others.
         return await asyncio.shield(making)
 
     async def wake(self, pulse: AsyncNotifier) -> AsyncIterator[bytes]:
         """The number of the last event, whenever it is another: nothing is published for that."""
-        seq = await in_thread(self._yard.store.head)
-        yield event("start", {"seq": seq, "wakes": True}, seq)
+        seq = await run_in_thread(self._yard.store.head)
+        yield encode_event("start", {"seq": seq, "wakes": True}, seq)
         quiet_s = time.monotonic()
         while not pulse.closed:
             if pulse.seq > seq:
                 charge(TURN_S)
-                await rest()
+                await yield_to_others()
                 seq, quiet_s = pulse.seq, time.monotonic()
-                yield event("seq", {"seq": seq}, seq)
+                yield encode_event("seq", {"seq": seq}, seq)
                 # However much happens, and however many readers there are: one read of a list a second.
                 await asyncio.sleep(WAKES_S)
             elif time.monotonic() - quiet_s > QUIET_S:

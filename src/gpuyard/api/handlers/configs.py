@@ -11,11 +11,11 @@ from typing import Any
 from fastapi import Request, Response
 
 from gpuyard.api.edge.open_streams import OpenStreams, asks_no_more
-from gpuyard.api.edge.peers import asker
-from gpuyard.api.edge.routes import Handlers, answer, encoded, encoded_list, limit_of, number_of
-from gpuyard.api.edge.throttle import Turns, in_thread
-from gpuyard.api.messages.problems import Problem, problem_of
-from gpuyard.api.messages.schemas import ConfigRequest, sent
+from gpuyard.api.edge.peers import get_asker
+from gpuyard.api.edge.routes import Handlers, answer, encode_json, encode_list, limit_of, read_number
+from gpuyard.api.edge.throttle import Turns, run_in_thread
+from gpuyard.api.messages.problems import Problem, find_problem
+from gpuyard.api.messages.schemas import ConfigRequest, read_body
 from gpuyard.config import ConfigError
 from gpuyard.control.commands.configs import Proposal
 from gpuyard.control.foresight.previews import Line, Previews
@@ -48,64 +48,64 @@ class _Configs:
         self._yard = yard
         self._configs = yard.configs
         self._reading = Turns("configurations to be read", at_once=1)
-        self._previews = Previews(yard.replica, yard.now_ms, in_thread)
+        self._previews = Previews(yard.replica, yard.now_ms, run_in_thread)
 
     async def live(self, request: Request) -> Response:
         """The version in force, with its text."""
-        return answer(await in_thread(self._configs.shown))
+        return answer(await run_in_thread(self._configs.shown))
 
     async def versions(self, request: Request) -> Response:
         """The author of each version, and when and how it was put in force."""
         most = limit_of(request.query_params)
-        return answer({"versions": await in_thread(self._configs.versions, most)})
+        return answer({"versions": await run_in_thread(self._configs.versions, most)})
 
     async def version(self, request: Request, version: str) -> Response:
         """One version."""
-        number = number_of("version", version, 1, 1 << 53)
-        return answer(await in_thread(self._configs.shown, number))
+        number = read_number("version", version, 1, 1 << 53)
+        return answer(await run_in_thread(self._configs.shown, number))
 
     async def diff(self, request: Request) -> Response:
         """The differences from the configuration in force, and anything that forbids them."""
-        proposal = await self._proposal(request, await sent(ConfigRequest, request))
-        difference = await in_thread(self._configs.difference, proposal)
-        body = await in_thread(encoded_list, difference, "changes")
+        proposal = await self._proposal(request, await read_body(ConfigRequest, request))
+        difference = await run_in_thread(self._configs.difference, proposal)
+        body = await run_in_thread(encode_list, difference, "changes")
         return Response(body, media_type="application/json")
 
     async def apply(self, request: Request) -> Response:
         """The whole file comes into force, or nothing. 409: it cannot come into force now, or `against` is no longer
         in force."""
-        wanted = await sent(ConfigRequest, request)
+        wanted = await read_body(ConfigRequest, request)
         if wanted.yaml is None:
             raise Problem(422, "the request has no 'yaml'", "`/config/rollback` takes a 'version'.")
         return await self._put(request, wanted)
 
     async def rollback(self, request: Request) -> Response:
         """Back to `version`. Default: the version before the present one."""
-        wanted = await sent(ConfigRequest, request)
+        wanted = await read_body(ConfigRequest, request)
         if wanted.yaml is not None:
             raise Problem(422, "a rollback takes a 'version', not a 'yaml'")
         return await self._put(request, wanted)
 
     async def _put(self, request: Request, wanted: ConfigRequest) -> Response:
         # A text against a version that has passed need not be read.
-        await in_thread(self._configs.check_against, wanted.against)
+        await run_in_thread(self._configs.check_against, wanted.against)
         proposal = await self._proposal(request, wanted)
-        done = self._configs.apply(asker(request.scope), proposal, wanted.against)
+        done = self._configs.apply(get_asker(request.scope), proposal, wanted.against)
         version = await asyncio.wrap_future(done)
         # This server uses its people from now on; the other servers of the yard follow within a second. Where nothing
         # was changed, the version in force is of somebody else, and may have other people.
         known = (version["version"], proposal.access) if version["changed"] else ()
-        await in_thread(self._yard.people.look, *known)
+        await run_in_thread(self._yard.people.look, *known)
         return answer(version)
 
     async def _proposal(self, request: Request, wanted: ConfigRequest) -> Proposal:
         if wanted.yaml is not None and wanted.version is not None:
             raise Problem(422, "give a 'yaml' or a 'version', not both")
         try:
-            async with self._reading.of(asker(request.scope)):
+            async with self._reading.of(get_asker(request.scope)):
                 if wanted.yaml is not None:
-                    return await in_thread(self._configs.proposal, wanted.yaml, wanted.name)
-                return await in_thread(self._configs.earlier, wanted.version)
+                    return await run_in_thread(self._configs.proposal, wanted.yaml, wanted.name)
+                return await run_in_thread(self._configs.earlier, wanted.version)
         except ConfigError as error:
             raise _not_usable(error) from None
         except BadInput as error:
@@ -113,9 +113,9 @@ class _Configs:
 
     async def preview(self, request: Request) -> Response:
         """JSON at the end, or with `Accept: text/event-stream` events: `progress`, then `preview`."""
-        wanted = await sent(ConfigRequest, request)
+        wanted = await read_body(ConfigRequest, request)
         proposal = await self._proposal(request, wanted)
-        difference = await in_thread(self._configs.difference, proposal)
+        difference = await run_in_thread(self._configs.difference, proposal)
         changed = [each["name"] for each in difference["changes"] if each["kind"] == "tenant"]
         lines = self._previews.run(proposal, changed, wanted.days)
         # Compute the first line before the answer begins: a refusal is then an answer of its own.
@@ -137,7 +137,7 @@ async def _events(first: Line, lines: AsyncIterator[Line]) -> AsyncIterator[byte
             yield _event(line)
     except Exception as error:
         # The answer has begun: an error is now an event in it.
-        problem = problem_of(error)
+        problem = find_problem(error)
         if problem is None:
             _log.error("a preview failed", exc_info=error)
             problem = Problem(500, "the preview failed: a defect of the yard; its log has the details")
@@ -146,7 +146,7 @@ async def _events(first: Line, lines: AsyncIterator[Line]) -> AsyncIterator[byte
 
 def _event(line: Line) -> bytes:
     for name, data in line.items():
-        return b"event: " + name.encode() + b"\ndata: " + encoded(data) + b"\n\n"
+        return b"event: " + name.encode() + b"\ndata: " + encode_json(data) + b"\n\n"
     return b": still at it\n\n"
 
 

@@ -5,20 +5,20 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from gpuyard.api.edge.peers import asker
-from gpuyard.api.edge.routes import Handlers, answer, number_of
-from gpuyard.api.edge.throttle import Turns, in_thread
-from gpuyard.api.messages.bodies import bytes_of, object_of, told_when_gone
+from gpuyard.api.edge.peers import get_asker
+from gpuyard.api.edge.routes import Handlers, answer, read_number
+from gpuyard.api.edge.throttle import Turns, run_in_thread
+from gpuyard.api.messages.bodies import parse_object, read_bytes, told_when_gone
 from gpuyard.api.messages.problems import Problem
-from gpuyard.api.messages.schemas import JobRequest, ReadRequest, checked, sent
+from gpuyard.api.messages.schemas import JobRequest, ReadRequest, check_value, read_body
 from gpuyard.control.access.people import Person
 from gpuyard.control.foresight.ahead import SEED, Foresights
 from gpuyard.control.forking import Wanted
-from gpuyard.control.replica.labels import label_of
+from gpuyard.control.replica.labels import parse_label
 from gpuyard.control.serve import Yard
-from gpuyard.control.views.explained import Explained
+from gpuyard.control.views.explanations import Explained
 from gpuyard.errors import BadInput
-from gpuyard.intake.understood import understood
+from gpuyard.intake.job_texts import understand
 from gpuyard.wire import endpoints
 from gpuyard.wire.endpoints import SEED_MAX
 from gpuyard.wire.job_fields import TIME_MS_MAX
@@ -34,40 +34,40 @@ def handlers(yard: Yard, turns: Turns) -> Handlers:
 
     async def in_turn(person: Person, ask: Callable[..., Any], *values: Any) -> Response:
         async with turns.of(person):
-            return answer(await in_thread(ask, *values))
+            return answer(await run_in_thread(ask, *values))
 
     async def why(request: Request, id: str) -> Response:
         """Every blocker with its lift: the job starts once all of them are lifted, and not before."""
-        at, person = request.query_params.get("at_ms"), asker(request.scope)
-        at_ms = None if at is None else number_of("at_ms", at, 0, TIME_MS_MAX)
-        return await in_turn(person, explained.why, label_of(id), at_ms, person.sight)
+        at, person = request.query_params.get("at_ms"), get_asker(request.scope)
+        at_ms = None if at is None else read_number("at_ms", at, 0, TIME_MS_MAX)
+        return await in_turn(person, explained.why, parse_label(id), at_ms, person.sight)
 
     async def share(request: Request) -> Response:
         """`tenant`: only this tenant, with all tenants above and below it."""
-        tenant, person = request.query_params.get("tenant", ""), asker(request.scope)
+        tenant, person = request.query_params.get("tenant", ""), get_asker(request.scope)
         return await in_turn(person, explained.share, tenant, person.sight)
 
     async def eta(request: Request, id: str) -> Response:
         """By when a waiting job starts in half of the simulated runs, and in nine of ten. `seed` seeds their random
         draws."""
-        label, text, person = label_of(id), request.query_params.get("seed"), asker(request.scope)
-        seed = SEED if text is None else number_of("seed", text, 0, SEED_MAX)
+        label, text, person = parse_label(id), request.query_params.get("seed"), get_asker(request.scope)
+        seed = SEED if text is None else read_number("seed", text, 0, SEED_MAX)
         return await in_turn(person, ahead.estimate, label, seed, person.sight)
 
     async def dry_run(request: Request) -> Response:
         """Whether the yard would take the job, where and when it would start and what it would cost."""
-        person = asker(request.scope)
-        new = checked(JobRequest, object_of(await bytes_of(request))).new_job()
+        person = get_asker(request.scope)
+        new = check_value(JobRequest, parse_object(await read_bytes(request))).new_job()
         return await in_turn(person, ahead.rehearse, person, new)
 
     async def read_jobs(request: Request) -> Response:
         """Every job of a text in native form, with warnings about what has no counterpart."""
-        wanted = await sent(ReadRequest, request, required=True)
+        wanted = await read_body(ReadRequest, request, required=True)
         asked = (wanted.text, wanted.name, wanted.cwd, wanted.host_process, yard.now_ms())
         still = Wanted()
         try:
-            async with told_when_gone(request, still.give_up), reading.of(asker(request.scope)):
-                body = await in_thread(yard.parse.read_while, still, understood, *asked)
+            async with told_when_gone(request, still.give_up), reading.of(get_asker(request.scope)):
+                body = await run_in_thread(yard.parse.read_while, still, understand, *asked)
         except BadInput as error:
             raise Problem(422, error.message, error.hint, kind="unacceptable") from None
         return Response(body, media_type="application/json")

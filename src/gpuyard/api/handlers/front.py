@@ -118,7 +118,7 @@ def _sent(file: ConsoleFile, request: Request, headers: Mapping[str, str]) -> Re
     return Response(file.plain, 200, dict(headers), kind)
 
 
-async def asset(request: Request, name: str) -> Response:
+async def serve_asset(request: Request, name: str) -> Response:
     """A file that the page of the console names."""
     file = console_files().get(name)
     if file is None or name == "index.html":
@@ -126,7 +126,7 @@ async def asset(request: Request, name: str) -> Response:
     return _sent(file, request, _ASSET_HEADERS)
 
 
-def front_of(yard: Yard) -> Handler:
+def make_front(yard: Yard) -> Handler:
     """What serves the page."""
     auth = yard.token_service is not None
 

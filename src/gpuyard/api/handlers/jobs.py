@@ -11,17 +11,17 @@ from typing import Any, TypeVar
 
 from fastapi import Request, Response
 
-from gpuyard.api.edge.peers import asker
+from gpuyard.api.edge.peers import get_asker
 from gpuyard.api.edge.routes import (
     Handler,
     Handlers,
     answer,
-    cursor_of,
-    encoded,
-    encoded_list,
-    filter_of,
+    encode_json,
+    encode_list,
     id_cursor,
     limit_of,
+    read_cursor,
+    read_filter,
 )
 from gpuyard.api.edge.throttle import (
     ARRAY_IDS,
@@ -29,23 +29,23 @@ from gpuyard.api.edge.throttle import (
     OneEach,
     Turns,
     charge,
-    in_one_thread,
-    in_thread,
     others_ask,
-    rest,
+    run_in_one_thread,
+    run_in_thread,
+    yield_to_others,
 )
-from gpuyard.api.messages.bodies import bytes_of, object_of, said_in
-from gpuyard.api.messages.problems import Problem, problem_of
-from gpuyard.api.messages.schemas import CheckpointRequest, JobRequest, ManyRequest, checked, sent
+from gpuyard.api.messages.bodies import find_header, parse_object, read_bytes
+from gpuyard.api.messages.problems import Problem, find_problem
+from gpuyard.api.messages.schemas import CheckpointRequest, JobRequest, ManyRequest, check_value, read_body
 from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import MOVES
 from gpuyard.control.admission.wanted import NewJob
 from gpuyard.control.commands.wishes import ALONE_BATCH, BATCH, FEW, Gone, Wish, WishedId
-from gpuyard.control.reading.plain_views import taken, used
+from gpuyard.control.reading.plain_views import taken_view, use_view
 from gpuyard.control.refusals import Forbidden, Refusal
-from gpuyard.control.replica.labels import label_of
+from gpuyard.control.replica.labels import parse_label
 from gpuyard.control.serve import Yard
-from gpuyard.control.views.accounts import owed
+from gpuyard.control.views.accounts import read_owed
 from gpuyard.engines.contract import EngineError, HasDaemonLogs
 from gpuyard.errors import YardError
 from gpuyard.model import Verb
@@ -62,7 +62,7 @@ def without_paths(text: str) -> str:
     return _PATH.sub("(a path)", text) if "/" in text else text
 
 
-def listed(person: Person, views: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def mask_jobs(person: Person, views: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Jobs as a person may see them in a list, where little is said of each."""
     for view in views:
         if "/" in view["reason"]:
@@ -124,23 +124,23 @@ class Jobs:
 
     async def submit(self, request: Request) -> Response:
         """Accept a job. Once this answers 201 the job is on disk and will not be lost."""
-        person = asker(request.scope)
-        body = await bytes_of(request)
-        new = checked(JobRequest, object_of(body)).new_job()
+        person = get_asker(request.scope)
+        body = await read_bytes(request)
+        new = check_value(JobRequest, parse_object(body)).new_job()
         key = _key(request, person, body)
         if new.wanted.ids <= ARRAY_IDS:
             return await self._accepted(person, new, key)
         # Large arrays of one user go in one by one, each when the one before it is in everybody's lists: a submission
         # or a list of somebody else finds one of them in front of it, however many come at a time.
         async with self._arrays.of(person):
-            await rest()
-            await in_thread(self._yard.read_up)
+            await yield_to_others()
+            await run_in_thread(self._yard.read_up)
             return await self._accepted(person, new, key)
 
     async def _accepted(self, person: Person, new: NewJob, key: Idempotency | None) -> Response:
         charge(JOB_S * new.wanted.ids)
         if new.wanted.dependencies:
-            await in_thread(self._yard.requests.read_up)
+            await run_in_thread(self._yard.requests.read_up)
         accepted = await asyncio.wrap_future(self._yard.requests.submit(person, new, key))
         replayed = {"Idempotency-Replayed": "true"} if accepted.replayed else {}
         location = f"/api/v1/jobs/{accepted.first_id}"
@@ -148,24 +148,26 @@ class Jobs:
 
     async def show(self, request: Request, id: str) -> Response:
         """A job, live or ended; for a waiting job, everything that is in its way."""
-        person = asker(request.scope)
+        person = get_asker(request.scope)
         explain = request.query_params.get("explain", "true").lower() not in ("0", "false", "no")
         async with self._thought.of(person) if explain else nullcontext():
-            view = await in_thread(self._yard.views.job, label_of(id), explained=explain, sight=person.sight)
+            view = await run_in_thread(
+                self._yard.views.job, parse_label(id), explained=explain, sight=person.sight
+            )
         if view.get("array"):
-            body = await in_one_thread(encoded_list, discreet(person, view), "jobs")
+            body = await run_in_one_thread(encode_list, discreet(person, view), "jobs")
             return Response(body, media_type="application/json")
-        view["used"] = await in_thread(self._used, view)
-        view["used"] |= await in_thread(taken, view, self._yard.measures.usage_of(view))
+        view["used"] = await run_in_thread(self._used, view)
+        view["used"] |= await run_in_thread(taken_view, view, self._yard.measures.usage_of(view))
         if explain and person.may(Action.READ_JOB, view["tenant"], view["user"]):
-            view |= await in_thread(self._daemon_lines, view)
-            if lines := await in_thread(self._yard.measures.kernel_lines, view):
+            view |= await run_in_thread(self._daemon_lines, view)
+            if lines := await run_in_thread(self._yard.measures.kernel_lines, view):
                 view["kernel_log"] = lines
         return answer(discreet(person, view))
 
     def _used(self, view: dict[str, Any]) -> dict[str, Any]:
         now_ms = self._yard.now_ms()
-        return used(view, now_ms, owed(self._yard.store, [view["id"]], now_ms)[view["id"]])
+        return use_view(view, now_ms, read_owed(self._yard.store, [view["id"]], now_ms)[view["id"]])
 
     def _daemon_lines(self, view: dict[str, Any]) -> dict[str, Any]:
         """What the daemons of a job's scheduler wrote about its last try, if its engine can read that."""
@@ -179,36 +181,36 @@ class Jobs:
 
     async def recipe(self, request: Request, id: str) -> Response:
         """Only for its owner and administrators, since arguments and variables may hold secrets."""
-        person = asker(request.scope)
-        view, found = await in_thread(self._yard.views.recipe, label_of(id), person.sight)
+        person = get_asker(request.scope)
+        view, found = await run_in_thread(self._yard.views.recipe, parse_label(id), person.sight)
         _check_reads(person, view)
         return answer(found)
 
     async def request(self, request: Request, id: str) -> Response:
         """Only for its owner and administrators. Sent unchanged, it submits the same job again."""
-        person = asker(request.scope)
-        view, found = await in_thread(self._yard.views.request, label_of(id), person.sight)
+        person = get_asker(request.scope)
+        view, found = await run_in_thread(self._yard.views.request, parse_label(id), person.sight)
         _check_reads(person, view)
         return answer(found)
 
     async def curves(self, request: Request, id: str) -> Response:
         """This takes the right to see the job. An array has no curves: name a task."""
-        yard, label, sight = self._yard, label_of(id), asker(request.scope).sight
+        yard, label, sight = self._yard, parse_label(id), get_asker(request.scope).sight
 
         def made() -> Any:
             # An array is refused here, in the words of everything else that is about one try.
             yard.views.attempt(label, sight)
             return yard.measures.curves_of(yard.views.job(label, brief=True, sight=sight))
 
-        return answer(await in_thread(made))
+        return answer(await run_in_thread(made))
 
     async def page(self, request: Request) -> Response:
         """A page of jobs. `state` may be given several times or as a list with commas."""
         query = request.query_params
-        person = asker(request.scope)
-        wanted, before = filter_of(query, person.sight), cursor_of(query)
-        found, more = await in_one_thread(self._yard.views.jobs, wanted, before, limit_of(query))
-        return answer({"jobs": listed(person, found), "next_cursor": id_cursor(more)})
+        person = get_asker(request.scope)
+        wanted, before = read_filter(query, person.sight), read_cursor(query)
+        found, more = await run_in_one_thread(self._yard.views.jobs, wanted, before, limit_of(query))
+        return answer({"jobs": mask_jobs(person, found), "next_cursor": id_cursor(more)})
 
     async def cancel(self, request: Request, id: str) -> Response:
         """Cancel a job, or all live tasks of an array."""
@@ -216,9 +218,9 @@ class Jobs:
 
     async def checkpoint(self, request: Request, id: str) -> Response:
         """For jobs that save their work elsewhere than in the file named by YARD_CHECKPOINT_FILE."""
-        said = await sent(CheckpointRequest, request)
-        asked = self._yard.requests.checkpoint(asker(request.scope), id, said.saved_at_ms)
-        return answer(await self._or_ended(asker(request.scope), asked, id), 202)
+        said = await read_body(CheckpointRequest, request)
+        asked = self._yard.requests.checkpoint(get_asker(request.scope), id, said.saved_at_ms)
+        return answer(await self._or_ended(get_asker(request.scope), asked, id), 202)
 
     def ask(self, verb: Verb) -> Callable[..., Awaitable[Response]]:
         """The handler of one verb."""
@@ -232,8 +234,8 @@ class Jobs:
         """The handler of one verb for many jobs: an answer for each, in their order."""
 
         async def handler(request: Request) -> Response:
-            wanted = checked(ManyRequest, object_of(await bytes_of(request)))
-            person = asker(request.scope)
+            wanted = check_value(ManyRequest, parse_object(await read_bytes(request)))
+            person = get_asker(request.scope)
             asked = await self._wish(person, verb, wanted.ids)
             pieces = []
             # Some at a time, and each is let go when its answer is written: twenty thousand take a while, and memory.
@@ -242,14 +244,14 @@ class Jobs:
                 some = asked[: -LOOKED_UP - 1 : -1]
                 del asked[-LOOKED_UP:]
                 await self._tell_ended(person, some)
-                pieces.append(encoded([_result(each, verb) for each in some])[1:-1])
+                pieces.append(encode_json([_result(each, verb) for each in some])[1:-1])
                 await asyncio.sleep(0)
             return Response(b'{"results":[' + b",".join(pieces) + b"]}", media_type="application/json")
 
         return handler
 
     async def _ask(self, request: Request, verb: Verb, text: str) -> Response:
-        person = asker(request.scope)
+        person = get_asker(request.scope)
         (asked,) = await self._wish(person, verb, [text])
         await self._tell_ended(person, [asked])
         if asked.error is not None:
@@ -278,7 +280,7 @@ class Jobs:
 
     async def _look_up(self, wish: Wish) -> None:
         try:
-            await in_thread(self._yard.requests.look_up, wish)
+            await run_in_thread(self._yard.requests.look_up, wish)
         except YardError as error:
             wish.give_up(error)
 
@@ -294,7 +296,7 @@ class Jobs:
         labels = [each.label for each in gone if each.label is not None]
         if not labels:
             return
-        found = await in_thread(self._yard.views.ends, labels, person.sight)
+        found = await run_in_thread(self._yard.views.ends, labels, person.sight)
         for each in gone:
             assert each.label is not None
             each.error = found[each.label]
@@ -303,8 +305,8 @@ class Jobs:
         try:
             return await asyncio.wrap_future(asked)
         except Gone:
-            label = label_of(text)
-            raise (await in_thread(self._yard.views.ends, [label], person.sight))[label] from None
+            label = parse_label(text)
+            raise (await run_in_thread(self._yard.views.ends, [label], person.sight))[label] from None
 
 
 def _done(asked: WishedId, verb: Verb) -> dict[str, Any]:
@@ -316,7 +318,7 @@ def _result(asked: WishedId, verb: Verb) -> dict[str, Any]:
     """One of many answers."""
     if asked.error is None:
         return {**_done(asked, verb), "status": 202}
-    problem = problem_of(asked.error)
+    problem = find_problem(asked.error)
     if problem is None:
         raise asked.error
     done = f" ({asked.jobs} of its tasks were done before)" if asked.jobs else ""
@@ -338,7 +340,7 @@ def _check_reads(person: Person, view: dict[str, Any]) -> None:
 
 
 def _key(request: Request, person: Person, body: bytes) -> Idempotency | None:
-    key = said_in(request.scope, b"idempotency-key")
+    key = find_header(request.scope, b"idempotency-key")
     if key is None:
         return None
     if not key.strip() or len(key) > KEY_LENGTH_MAX or not key.isascii() or not key.isprintable():

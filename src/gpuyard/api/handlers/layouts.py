@@ -4,10 +4,10 @@ import asyncio
 
 from fastapi import Request, Response
 
-from gpuyard.api.edge.peers import asker
-from gpuyard.api.edge.routes import Handlers, answer, number_of
-from gpuyard.api.edge.throttle import in_thread
-from gpuyard.api.messages.schemas import MigPlanRequest, PinRequest, ReleaseRequest, sent
+from gpuyard.api.edge.peers import get_asker
+from gpuyard.api.edge.routes import Handlers, answer, read_number
+from gpuyard.api.edge.throttle import run_in_thread
+from gpuyard.api.messages.schemas import MigPlanRequest, PinRequest, ReleaseRequest, read_body
 from gpuyard.control.commands.layouts import LayoutRequests
 from gpuyard.control.serve import Yard
 from gpuyard.control.views.defragmenting import MOVES_UNSAID, defrag_view
@@ -35,30 +35,30 @@ class _Layouts:
 
     async def view(self, request: Request) -> Response:
         """Every node whose GPUs can be cut, with its slices and the layouts that they are pinned to."""
-        return answer(await in_thread(self._requests.view))
+        return answer(await run_in_thread(self._requests.view))
 
     async def plan(self, request: Request) -> Response:
         """GPU by GPU, with the reason if a layout is impossible. This changes nothing."""
-        wanted = await sent(MigPlanRequest, request)
+        wanted = await read_body(MigPlanRequest, request)
         asked = [each.wanted() for each in wanted.layouts]
-        sight = asker(request.scope).sight
-        return answer(await in_thread(self._requests.plan, wanted.node, asked, sight))
+        sight = get_asker(request.scope).sight
+        return answer(await run_in_thread(self._requests.plan, wanted.node, asked, sight))
 
     async def pin(self, request: Request, name: str) -> Response:
         """Either all named GPUs are pinned or none. The pin is in the log when this answers; `/mig` shows when the
         layout is made."""
-        wanted = await sent(PinRequest, request, required=True)
+        wanted = await read_body(PinRequest, request, required=True)
         asked = [each.wanted() for each in wanted.layouts]
-        return answer(await asyncio.wrap_future(self._requests.pin(asker(request.scope), name, asked)))
+        return answer(await asyncio.wrap_future(self._requests.pin(get_asker(request.scope), name, asked)))
 
     async def release(self, request: Request, name: str) -> Response:
         """A slice stays until it is idle and in the way of a job, or has been idle for a minute."""
-        wanted = await sent(ReleaseRequest, request)
+        wanted = await read_body(ReleaseRequest, request)
         gpus = None if wanted.gpus is None else tuple(wanted.gpus)
-        return answer(await asyncio.wrap_future(self._requests.release(asker(request.scope), name, gpus)))
+        return answer(await asyncio.wrap_future(self._requests.release(get_asker(request.scope), name, gpus)))
 
     async def defrag(self, request: Request) -> Response:
         """A plan; this moves nothing."""
         said = request.query_params.get("moves")
-        most = MOVES_UNSAID if said is None else number_of("moves", said, 1, endpoints.MOVES_MAX)
-        return answer(await in_thread(defrag_view, self._yard.replica, self._yard.now_ms, most))
+        most = MOVES_UNSAID if said is None else read_number("moves", said, 1, endpoints.MOVES_MAX)
+        return answer(await run_in_thread(defrag_view, self._yard.replica, self._yard.now_ms, most))

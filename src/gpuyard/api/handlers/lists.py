@@ -10,25 +10,25 @@ from dataclasses import replace
 from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 
-from gpuyard.api.edge.peers import asker
+from gpuyard.api.edge.peers import get_asker
 from gpuyard.api.edge.routes import (
     Handlers,
     answer,
     bytes_of_text,
-    cursor_of,
-    encoded,
-    filter_of,
+    encode_json,
     id_cursor,
     limit_of,
-    number_of,
+    read_cursor,
+    read_filter,
+    read_number,
 )
-from gpuyard.api.edge.throttle import at_leisure, in_one_thread
-from gpuyard.api.handlers.jobs import listed
+from gpuyard.api.edge.throttle import run_at_leisure, run_in_one_thread
+from gpuyard.api.handlers.jobs import mask_jobs
 from gpuyard.api.messages.problems import Problem
-from gpuyard.api.messages.schemas import DrainRequest, sent
-from gpuyard.control.reading.plain_views import used_in_all
+from gpuyard.api.messages.schemas import DrainRequest, read_body
+from gpuyard.control.reading.plain_views import total_use_view
 from gpuyard.control.serve import Yard
-from gpuyard.control.views.accounts import owed
+from gpuyard.control.views.accounts import read_owed
 from gpuyard.control.views.queue_list import QueueList
 from gpuyard.control.views.views import ENDED_STATES
 from gpuyard.wire import endpoints
@@ -58,16 +58,16 @@ class _Lists:
     async def queue(self, request: Request) -> Response:
         """Rows under `columns`, for a listing: ten thousand jobs in one answer. `wide=1` adds columns."""
         query = request.query_params
-        wanted = filter_of(query, asker(request.scope).sight)
+        wanted = read_filter(query, get_asker(request.scope).sight)
         most = limit_of(query, QUEUE_MAX, QUEUE_MAX)
-        wide = number_of("wide", query.get("wide", "0"), 0, 1) == 1
+        wide = read_number("wide", query.get("wide", "0"), 0, 1) == 1
 
         def begun() -> tuple[Iterator[bytes], bytes | None]:
             found = self._yard.views.queue(wanted, most, wide=wide)
             pieces = _pieces(found)
             return pieces, b"".join(pieces) if found.short else None
 
-        pieces, body = await in_one_thread(begun)
+        pieces, body = await run_in_one_thread(begun)
         if body is not None:
             return Response(body, media_type="application/json")
         return StreamingResponse(_paced(pieces), media_type="application/json")
@@ -75,8 +75,8 @@ class _Lists:
     async def history(self, request: Request) -> Response:
         """A page of ended jobs. `since_ms`: only jobs that ended at or after this time."""
         query = request.query_params
-        person = asker(request.scope)
-        wanted, before = filter_of(query, person.sight), cursor_of(query)
+        person = get_asker(request.scope)
+        wanted, before = read_filter(query, person.sight), read_cursor(query)
         if wanted.states and not wanted.states <= ENDED_STATES:
             wanted = replace(wanted, states=wanted.states & ENDED_STATES)
             if not wanted.states:
@@ -84,47 +84,49 @@ class _Lists:
                     422, "jobs in that state have not ended", "`/queue` and `/jobs` list live ones."
                 )
         since = query.get("since_ms")
-        since_ms = None if since is None else number_of("since_ms", since, 0, TIME_MS_MAX)
+        since_ms = None if since is None else read_number("since_ms", since, 0, TIME_MS_MAX)
         most = limit_of(query)
-        found, more = await in_one_thread(self._yard.views.history, wanted, since_ms, before, most)
-        owes = await in_one_thread(
-            owed, self._yard.store, [view["id"] for view in found], self._yard.now_ms()
+        found, more = await run_in_one_thread(self._yard.views.history, wanted, since_ms, before, most)
+        owes = await run_in_one_thread(
+            read_owed, self._yard.store, [view["id"] for view in found], self._yard.now_ms()
         )
         for view in found:
-            view["used"] = used_in_all(view, owes[view["id"]])
-        return answer({"jobs": listed(person, found), "next_cursor": id_cursor(more)})
+            view["used"] = total_use_view(view, owes[view["id"]])
+        return answer({"jobs": mask_jobs(person, found), "next_cursor": id_cursor(more)})
 
     async def overview(self, request: Request) -> Response:
         """For a screen that refreshes often."""
-        sight = asker(request.scope).sight
+        sight = get_asker(request.scope).sight
 
         def made() -> bytes:
-            return encoded(self._yard.views.overview(sight))
+            return encode_json(self._yard.views.overview(sight))
 
-        return Response(await in_one_thread(made), media_type="application/json")
+        return Response(await run_in_one_thread(made), media_type="application/json")
 
     async def drain(self, request: Request, name: str) -> Response:
         """Jobs that run there keep running."""
-        wanted = await sent(DrainRequest, request)
-        why = wanted.why or f"drained by {asker(request.scope).name}"
-        return answer(await asyncio.wrap_future(self._yard.requests.drain(asker(request.scope), name, why)))
+        wanted = await read_body(DrainRequest, request)
+        why = wanted.why or f"drained by {get_asker(request.scope).name}"
+        return answer(
+            await asyncio.wrap_future(self._yard.requests.drain(get_asker(request.scope), name, why))
+        )
 
     async def resume(self, request: Request, name: str) -> Response:
         """Take a node back into use."""
-        return answer(await asyncio.wrap_future(self._yard.requests.resume(asker(request.scope), name)))
+        return answer(await asyncio.wrap_future(self._yard.requests.resume(get_asker(request.scope), name)))
 
     async def snapshot(self, request: Request) -> Response:
         """Only for administrators, since it holds everybody's jobs."""
 
         def made() -> bytes:
-            return encoded(self._yard.snapshot())
+            return encode_json(self._yard.snapshot())
 
-        return Response(await in_one_thread(made), media_type="application/json")
+        return Response(await run_in_one_thread(made), media_type="application/json")
 
 
 def _pieces(found: QueueList) -> Iterator[bytes]:
     """A list as it goes over the wire, piece by piece."""
-    yield encoded({**found.head, "rows": []}).removesuffix(b"]}")
+    yield encode_json({**found.head, "rows": []}).removesuffix(b"]}")
     for rows in found.pieces():
         yield bytes_of_text(rows)
     yield b"]}"
@@ -132,5 +134,5 @@ def _pieces(found: QueueList) -> Iterator[bytes]:
 
 async def _paced(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
     """The same, made by another thread, no faster than the reader may have it."""
-    while (piece := await at_leisure(next, pieces, None)) is not None:
+    while (piece := await run_at_leisure(next, pieces, None)) is not None:
         yield piece

@@ -13,14 +13,14 @@ from anyio import CapacityLimiter
 from fastapi import Request, Response
 
 from gpuyard.api.edge.open_streams import OpenStreams, asks_no_more
-from gpuyard.api.edge.peers import asker
+from gpuyard.api.edge.peers import get_asker
 from gpuyard.api.edge.pulse import AsyncNotifier
-from gpuyard.api.edge.routes import Handlers, encoded, number_of
-from gpuyard.api.edge.throttle import charge, in_thread, rest
+from gpuyard.api.edge.routes import Handlers, encode_json, read_number
+from gpuyard.api.edge.throttle import charge, run_in_thread, yield_to_others
 from gpuyard.api.messages.problems import Problem
 from gpuyard.control.access.people import Person
 from gpuyard.control.refusals import Forbidden, Impossible, Unacceptable
-from gpuyard.control.replica.labels import Label, label_of
+from gpuyard.control.replica.labels import Label, parse_label
 from gpuyard.control.serve import Yard
 from gpuyard.engines.contract import Leftover, LogPiece, NoSuchPlace, Permanent, ReadsOutputs, offset_of
 from gpuyard.engines.observer import Observer
@@ -61,31 +61,31 @@ class _Streams:
     async def logs(self, request: Request, id: str) -> Response:
         """What the current attempt wrote, from `offset` on; with `follow=true`, as events until the job ends."""
         query = request.query_params
-        label = label_of(id)
+        label = parse_label(id)
         stream = query.get("stream", "stdout")
         if stream not in ("stdout", "stderr"):
             raise Problem(422, f"there is no stream {stream[:40]!r}; known streams: stdout, stderr")
-        person = asker(request.scope)
-        job_id, attempt, owner = await in_thread(self._readable, label, person)
-        attempt = number_of("attempt", query.get("attempt", str(attempt)), 0, max(attempt, 0))
-        offset = number_of("offset", query.get("offset", "0"), 0, 1 << 50)
+        person = get_asker(request.scope)
+        job_id, attempt, owner = await run_in_thread(self._readable, label, person)
+        attempt = read_number("attempt", query.get("attempt", str(attempt)), 0, max(attempt, 0))
+        offset = read_number("offset", query.get("offset", "0"), 0, 1 << 50)
         place = _place(query["cursor"]) if "cursor" in query else _Place(str(offset), offset)
-        view = await in_thread(self._yard.views.job, Label(job_id, by_number=True), brief=True)
+        view = await run_in_thread(self._yard.views.job, Label(job_id, by_number=True), brief=True)
         self._yard.views.check_kept(view, Leftover.LOGS.value)
         if attempt:
             # What is to be said of a cluster that is gone, before a stream begins.
-            await in_thread(self._yard.attempts.at, view, attempt)
+            await run_in_thread(self._yard.attempts.at, view, attempt)
             if place.offset is None:
-                await in_thread(self._look, label, attempt, stream, place, 1, among=self._gate(owner))
+                await run_in_thread(self._look, label, attempt, stream, place, 1, among=self._gate(owner))
         if _said_yes(query.get("follow", "")):
             pulse: AsyncNotifier = request.app.state.pulse
             streams: OpenStreams = request.app.state.streams
             stands = FollowedJob(self._yard) if _said_yes(query.get("standing", "")) else None
             open_ = await streams.open(request, Action.READ_JOB, lambda person: self._readable(label, person))
             return open_.events(self._follow(pulse, label, owner, (stream, max(attempt, 1), place), stands))
-        limit = number_of("limit", query.get("limit", str(PIECE_BYTES_MAX)), 1, READ_BYTES_MAX)
+        limit = read_number("limit", query.get("limit", str(PIECE_BYTES_MAX)), 1, READ_BYTES_MAX)
         gate = self._gate(owner)
-        _view, piece, after, _more = await in_thread(
+        _view, piece, after, _more = await run_in_thread(
             self._look, label, attempt, stream, place, limit, among=gate
         )
         headers = {"X-Next-Cursor": after.cursor}
@@ -162,27 +162,29 @@ class _Streams:
         look_s, quiet_s = LOOK_S_MIN, 0.0
         while not pulse.closed:
             charge(TURN_S)
-            await rest()
-            view, piece, after, more = await in_thread(
+            await yield_to_others()
+            view, piece, after, more = await run_in_thread(
                 self._look, label, attempt, stream, place, PIECE_BYTES_MAX, among=self._gate(owner)
             )
             told = await stands.news(view) if stands is not None else None
             if told:
-                yield event("standing", told)
+                yield encode_event("standing", told)
             if piece:
                 # Counted from its end: words in place of what is left out are shorter than that.
                 counted = {} if after.offset is None else {"offset": after.offset - len(piece)}
-                yield event("log", {"attempt": attempt, **counted, "cursor": after.cursor, **_piece(piece)})
+                yield encode_event(
+                    "log", {"attempt": attempt, **counted, "cursor": after.cursor, **_piece(piece)}
+                )
                 place, look_s = after, LOOK_S_MIN
                 if more or view["attempts"] > attempt or view["ended_ms"] is not None:
                     continue
             elif view["attempts"] > attempt:
                 attempt, place = attempt + 1, _Place("", 0)
-                yield event("attempt", {"attempt": attempt})
+                yield encode_event("attempt", {"attempt": attempt})
                 continue
             elif view["ended_ms"] is not None:
                 keys = ("id", "label", "state", "exit_code", "reason", "attempts")
-                yield event("end", {key: view[key] for key in keys})
+                yield encode_event("end", {key: view[key] for key in keys})
                 return
             await pulse.next(look_s)
             quiet_s += look_s
@@ -195,7 +197,7 @@ class _Streams:
         """Events of the log after `after` (or `Last-Event-ID`). Default: from now on. For administrators."""
         store = self._yard.store
         text = request.headers.get("last-event-id") or request.query_params.get("after")
-        after = await in_thread(store.head) if text is None else number_of("after", text, 0, 1 << 62)
+        after = await run_in_thread(store.head) if text is None else read_number("after", text, 0, 1 << 62)
         streams: OpenStreams = request.app.state.streams
         # The log belongs to no tenant.
         open_ = await streams.open(request, Action.SEE_ALL, asks_no_more)
@@ -205,11 +207,11 @@ class _Streams:
         store = self._yard.store
         yield b": watching\n\n"
         while not pulse.closed:
-            new = await in_thread(store.read, after, EVENTS_MAX)
+            new = await run_in_thread(store.read, after, EVENTS_MAX)
             for seq, found in new:
                 after = seq
                 kind = type(found).__name__
-                yield event(kind, {"seq": seq, "kind": kind, "event": to_plain(found)}, seq)
+                yield encode_event(kind, {"seq": seq, "kind": kind, "event": to_plain(found)}, seq)
             if not new:
                 await pulse.next(QUIET_S)
                 yield b": still here\n\n"
@@ -241,7 +243,7 @@ class FollowedJob:
                 return None
             self._next_s = now_s + self._pause_s
             self._pause_s = min(STANDING_S_MAX, 1.5 * self._pause_s)
-            return await in_thread(self._yard.views.standing, view["id"])
+            return await run_in_thread(self._yard.views.standing, view["id"])
         if state == before or view["ended_ms"] is not None:
             return None
         return {key: view[key] for key in ("state", "label", "nodes", "submitted_ms")}
@@ -283,9 +285,9 @@ def _piece(piece: bytes) -> dict[str, str]:
         return {"base64": base64.b64encode(piece).decode()}
 
 
-def event(name: str, data: Any, number: int | str = "") -> bytes:
+def encode_event(name: str, data: Any, number: int | str = "") -> bytes:
     """A server-sent event; `data` is a value, or JSON already."""
     # One line, whatever is in it: JSON escapes line breaks.
     head = f"id: {number}\n" if number != "" else ""
-    text = data if isinstance(data, bytes) else encoded(data)
+    text = data if isinstance(data, bytes) else encode_json(data)
     return f"{head}event: {name}\ndata: ".encode() + text + b"\n\n"

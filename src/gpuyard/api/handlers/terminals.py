@@ -20,18 +20,18 @@ from gpuyard.api.connecting.websocket import NORMAL
 from gpuyard.api.edge.open_streams import OpenStream, OpenStreams
 from gpuyard.api.edge.pulse import AsyncNotifier
 from gpuyard.api.edge.routes import Handlers
-from gpuyard.api.edge.throttle import charge, in_thread
-from gpuyard.api.edge.upgrades import Link, Upgraded, key_of, protocol_of
+from gpuyard.api.edge.throttle import charge, run_in_thread
+from gpuyard.api.edge.upgrades import Link, Upgraded, choose_protocol, read_key
 from gpuyard.api.handlers.streams import LOOK_S_MAX, LOOK_S_MIN, FollowedJob, left_out
 from gpuyard.api.messages.frames import UNFIT, Asked, ClientMessages, Refusal
 from gpuyard.control.access.people import Person
 from gpuyard.control.refusals import Forbidden
-from gpuyard.control.replica.labels import Label, label_of
+from gpuyard.control.replica.labels import Label, parse_label
 from gpuyard.control.serve import Yard
 from gpuyard.engines.contract import EngineError, HasTerminals, LinkEnd, Permanent, TerminalLink
 from gpuyard.engines.node.visits import frames
 from gpuyard.errors import YardError
-from gpuyard.log_lines import by
+from gpuyard.log_lines import person_extra
 from gpuyard.model import AttemptState, JobState
 from gpuyard.wire import endpoints
 from gpuyard.wire.endpoints import Action
@@ -83,16 +83,16 @@ class _Terminals:
 
     async def terminal(self, request: Request, id: str) -> Response:
         """The job's terminal, a shell, a port or files, over a WebSocket."""
-        label = label_of(id)
+        label = parse_label(id)
         pulse: AsyncNotifier = request.app.state.pulse
         streams: OpenStreams = request.app.state.streams
         stream = await streams.open(request, Action.ENTER_JOB, lambda person: self._check(label, person))
-        key = key_of(request)
+        key = read_key(request)
 
         async def work(link: Link) -> None:
             await self._serve(link, pulse, stream, label)
 
-        return Upgraded(key, work, ClientMessages().take, protocol_of(request))
+        return Upgraded(key, work, ClientMessages().take, choose_protocol(request))
 
     def _check(self, label: Label, person: Person) -> None:
         """Raise why a person may not enter a job."""
@@ -149,7 +149,7 @@ class _Terminals:
         now = time.monotonic()
         if now < self._noted.get(what, -_AGAIN_S) + _AGAIN_S:
             return
-        _log.info("%s: %s, job %s", person.name, _WAYS_IN[do], job_id, extra=by(person.name))
+        _log.info("%s: %s, job %s", person.name, _WAYS_IN[do], job_id, extra=person_extra(person.name))
         await asyncio.wrap_future(self._yard.requests.enter(person, job_id, _WAYS_IN[do]))
         if len(self._noted) >= _NOTED_MAX:
             self._noted.clear()
@@ -186,7 +186,7 @@ class _Visit:
         """Wait for the job, connect the client with its keeper, and at last say how the job ended."""
         stands, look_s, waited_s = FollowedJob(self._yard), LOOK_S_MIN, 0.0
         while not self._pulse.closed and not self._link.gone.is_set():
-            view = await in_thread(self._yard.views.job, self._label, brief=True)
+            view = await run_in_thread(self._yard.views.job, self._label, brief=True)
             if self._attempt and view["attempts"] > self._attempt:
                 self._seen, waited_s = 0, 0.0
             self._attempt = view["attempts"]
@@ -197,7 +197,7 @@ class _Visit:
             if told:
                 await self._link.send(_news("standing", told))
             if view["state"] in _ABOUT_RUNNING:
-                keeper = await in_thread(self._reach, view)
+                keeper = await run_in_thread(self._reach, view)
                 if keeper is not None:
                     waited_s = 0.0
                     assert self._stream.person is not None, "a stream is open for somebody"
@@ -207,7 +207,7 @@ class _Visit:
                     if self._begun and self._asked["do"] in _ONCE:
                         raise _Refused(f"this was cut off: job {self._label} has ended, or is about to")
                 elif not self._own and waited_s > KEEPER_S:
-                    raise _Refused(await in_thread(self._unanswered))
+                    raise _Refused(await run_in_thread(self._unanswered))
                 look_s = KEEPER_LOOK_S if waited_s < KEEPER_S else LOOK_S_MAX
             elif not self._own:
                 raise _Refused(
@@ -251,9 +251,9 @@ class _Visit:
             raise _Refused(f"job {self._label} has ended")
         cursor, ended = str(self._seen or 0), False
         unseen = self._seen is not None and self._attempt
-        at = await in_thread(self._yard.attempts.at, view, self._attempt) if unseen else None
+        at = await run_in_thread(self._yard.attempts.at, view, self._attempt) if unseen else None
         while at is not None and not ended and not self._link.gone.is_set():
-            piece = await in_thread(at.engine.log, at.key, "stdout", cursor, PIECE_BYTES)
+            piece = await run_in_thread(at.engine.log, at.key, "stdout", cursor, PIECE_BYTES)
             if content := piece.content or left_out(piece.left_out):
                 await self._link.send(frames.DATA + content)
             cursor, ended = piece.after, not content
@@ -291,7 +291,7 @@ class _Visit:
 
     async def _hang_up(self, view: dict[str, Any]) -> None:
         """End a shell. By a link of its own: over the other one it would come behind what the shell does not read."""
-        job = await in_thread(self._reach, view)
+        job = await run_in_thread(self._reach, view)
         if job is not None:
             asked = {"do": "attach", "session": self._asked["session"], "seen": self._seen}
             with suppress(TimeoutError):

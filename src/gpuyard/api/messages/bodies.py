@@ -30,7 +30,7 @@ _DIGITS_MAX = 18
 """A length with more digits is too long, and slow to read as a number."""
 
 
-def said_in(scope: Any, wanted: bytes) -> str | None:
+def find_header(scope: Any, wanted: bytes) -> str | None:
     """A header of a request; None: it has none."""
     for name, value in scope["headers"]:
         if name == wanted:
@@ -39,9 +39,9 @@ def said_in(scope: Any, wanted: bytes) -> str | None:
     return None
 
 
-async def bytes_of(request: Request, most: int = BODY_BYTES_MAX) -> bytes:
+async def read_bytes(request: Request, most: int = BODY_BYTES_MAX) -> bytes:
     """The body. If it is too long or not JSON, it is not even read."""
-    announced = said_in(request.scope, b"content-length") or ""
+    announced = find_header(request.scope, b"content-length") or ""
     if announced.isdecimal() and (len(announced) > _DIGITS_MAX or int(announced) > most):
         raise _too_large(most)
     parts: list[bytes] = []
@@ -87,7 +87,7 @@ def _too_large(most: int) -> Problem:
 
 def _check_kind(request: Request) -> None:
     """Require JSON: a web page of another site can make a browser send any other body here."""
-    given = said_in(request.scope, b"content-type") or ""
+    given = find_header(request.scope, b"content-type") or ""
     if given == "application/json":
         return
     kind = given.partition(";")[0].strip().lower()
@@ -96,7 +96,7 @@ def _check_kind(request: Request) -> None:
         raise Problem(415, f"the body {what}", "Send JSON, with `Content-Type: application/json`.")
 
 
-def object_of(body: bytes, what: str = "the body") -> dict[str, Any]:
+def parse_object(body: bytes, what: str = "the body") -> dict[str, Any]:
     """The body as one JSON object; `what` it is, for messages."""
     if len(body) > KEYS_MAX:
         _check_count(body, what)

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from gpuyard.errors import quoted
-from gpuyard.wire.image_names import reference
+from gpuyard.errors import quote
+from gpuyard.wire.image_names import full_reference
 from gpuyard.wire.job_fields import (
     ARRAY_TASKS_MAX,
     LABEL_VALUE_MAX,
@@ -42,7 +42,7 @@ def _name(text: str) -> str:
     return text
 
 
-def tenant_path(text: str) -> str:
+def parse_tenant_path(text: str) -> str:
     """A path of the tree of tenants."""
     if text and not all(_SEGMENT.fullmatch(part) for part in text.split("/")):
         raise ValueError("is a path such as org/team/user, each part of letters, digits, '.', '_' and '-'")
@@ -64,9 +64,9 @@ def _folder(text: str) -> str:
 
 
 def _image(text: str) -> str:
-    name = reference(text)
+    name = full_reference(text)
     if text and not _IMAGE.fullmatch(name):
-        raise ValueError(f"is a reference such as docker.io/library/python:3.12, not {quoted(text)}")
+        raise ValueError(f"is a reference such as docker.io/library/python:3.12, not {quote(text)}")
     return name
 
 
@@ -74,7 +74,7 @@ def _volume(text: str) -> str:
     found = _VOLUME.fullmatch(_word(text))
     if found is None or "\n" in text:
         raise ValueError(
-            f"is /folder, /folder:/inside, /folder:/inside:ro or NAME:/inside, with absolute paths, not {quoted(text)}"
+            f"is /folder, /folder:/inside, /folder:/inside:ro or NAME:/inside, with absolute paths, not {quote(text)}"
         )
     return text if found["source"] else f"{found['target']}:{text}"
 
@@ -82,11 +82,9 @@ def _volume(text: str) -> str:
 def _secrets(files: dict[str, str]) -> dict[str, str]:
     for name, path in files.items():
         if not _SEGMENT.fullmatch(name):
-            raise ValueError(f"{quoted(name)} cannot be a name: letters, digits, '.', '_' and '-'")
+            raise ValueError(f"{quote(name)} cannot be a name: letters, digits, '.', '_' and '-'")
         if not path.startswith("/") or ":" in path or "\n" in path:
-            raise ValueError(
-                f"{quoted(name)} is a file by its absolute path, without ':', not {quoted(path)}"
-            )
+            raise ValueError(f"{quote(name)} is a file by its absolute path, without ':', not {quote(path)}")
     return files
 
 
@@ -94,7 +92,7 @@ def _labels(labels: dict[str, str]) -> dict[str, str]:
     for key, value in labels.items():
         fault = label_fault(key, value)
         if fault:
-            raise ValueError(f"{quoted(f'{key}={value}')} cannot be a label: {fault}")
+            raise ValueError(f"{quote(f'{key}={value}')} cannot be a label: {fault}")
     return labels
 
 
@@ -118,7 +116,7 @@ def _env(env: dict[str, str]) -> dict[str, str]:
     total = 0
     for name, value in env.items():
         if not name or "=" in name or "\0" in name or "\0" in value:
-            raise ValueError(f"{quoted(name)} cannot be a variable: empty, or with '=' or NUL in it")
+            raise ValueError(f"{quote(name)} cannot be a variable: empty, or with '=' or NUL in it")
         total += len(name.encode()) + len(value.encode()) + 2
     if total > ENV_BYTES_MAX:
         raise ValueError(f"is larger than {ENV_BYTES_MAX // 1024} KiB")
@@ -139,7 +137,7 @@ _READ_SCRIPTS = frozenset(
 _SCRIPT = re.compile(r"(?:.*/)?([^/]+)\.(?:py|sh|bash|sbatch|slurm|R|jl|pl|rb|js|lua)")
 
 
-def script_of(words: list[str]) -> str:
+def find_script(words: list[str]) -> str:
     """The script that a command line runs, without its suffix: `train` for `python3 -u train.py`; or empty."""
     program = words[0].rpartition("/")[2]
     if program.rstrip("0123456789.") not in _READ_SCRIPTS:
@@ -156,25 +154,25 @@ def script_of(words: list[str]) -> str:
     return module
 
 
-def indices(text: str) -> tuple[int, ...]:
+def parse_indices(text: str) -> tuple[int, ...]:
     """The indices of an array: `0-9`, `1,3,5`, `0-100:10`."""
     found: dict[int, None] = {}
     for part in text.split(","):
         match = _INDICES.fullmatch(part.strip())
         if match is None:
-            raise ValueError(f"is written as 0-9, 1,3,5 or 0-100:10, not {quoted(text)}")
+            raise ValueError(f"is written as 0-9, 1,3,5 or 0-100:10, not {quote(text)}")
         first, last = int(match[1]), int(match[2] or match[1])
         step = int(match[3] or 1)
         if last < first or step == 0:
             instead = f"{last}-{first}" if last < first else f"{first}-{last}"
-            raise ValueError(f"has a range that goes nowhere: {quoted(part)}; write {instead}")
+            raise ValueError(f"has a range that goes nowhere: {quote(part)}; write {instead}")
         if (last - first) // step + 1 + len(found) > ARRAY_TASKS_MAX:
             raise ValueError(f"has more than {ARRAY_TASKS_MAX:,} tasks; split it into several arrays")
         found.update(dict.fromkeys(range(first, last + 1, step)))
     return tuple(sorted(found))
 
 
-def features(text: str) -> tuple[tuple[str, ...], ...]:
+def parse_features(text: str) -> tuple[tuple[str, ...], ...]:
     """Features that nodes must have: of each group, one will do. `a&b` is two groups, `a|b` is one."""
     words = text.strip()
     if not words:
@@ -183,16 +181,16 @@ def features(text: str) -> tuple[tuple[str, ...], ...]:
         words = words[1:-1]
     groups = re.split("[&,]", words)
     if len(groups) > 1 and "|" in words:
-        raise ValueError(f"joins features by & or by |, not by both: {quoted(text)}")
+        raise ValueError(f"joins features by & or by |, not by both: {quote(text)}")
     found = tuple([tuple([word.strip() for word in group.split("|")]) for group in groups])
     if not all(_SEGMENT.fullmatch(word) for group in found for word in group):
-        raise ValueError(f"is written as nvme, 'nvme&ib' or 'rack1|rack2', not {quoted(text)}")
+        raise ValueError(f"is written as nvme, 'nvme&ib' or 'rack1|rack2', not {quote(text)}")
     return found
 
 
 Name = Annotated[str, Field(max_length=NAME_MAX), AfterValidator(_name)]
-Tenant = Annotated[str, Field(max_length=512), AfterValidator(tenant_path)]
-Klass = Annotated[str, Field(max_length=63), AfterValidator(tenant_path)]
+Tenant = Annotated[str, Field(max_length=512), AfterValidator(parse_tenant_path)]
+Klass = Annotated[str, Field(max_length=63), AfterValidator(parse_tenant_path)]
 Word = Annotated[str, AfterValidator(_word)]
 Command = Annotated[list[Word], Field(max_length=10_000), AfterValidator(_command)]
 Script = Annotated[str, AfterValidator(_script)]

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
 
-from gpuyard.api.messages.bodies import object_of
+from gpuyard.api.messages.bodies import parse_object
 from gpuyard.api.messages.fields import (
     COMMAND_BYTES_MAX,
     ENV_BYTES_MAX,
@@ -19,9 +19,9 @@ from gpuyard.api.messages.fields import (
     WORD_BYTES_MAX,
 )
 from gpuyard.api.messages.problems import Problem
-from gpuyard.api.messages.schemas import checked
+from gpuyard.api.messages.schemas import check_value
 from gpuyard.engines.node.visits.frames import DATA, END, FILE, SIGNAL, SIZE
-from gpuyard.errors import quoted
+from gpuyard.errors import quote
 
 NOT_OURS, UNFIT = 1003, 1008
 _SIDE_MAX = 9999
@@ -92,7 +92,7 @@ class Asked(BaseModel):
             raise ValueError(f"{needed}: {self.do!r} needs it")
         for name in self.env:
             if not name or "=" in name:
-                raise ValueError(f"env: {quoted(name)} cannot be a variable: empty, or with '=' in it")
+                raise ValueError(f"env: {quote(name)} cannot be a variable: empty, or with '=' in it")
         if self.argv and not self.argv[0]:
             raise ValueError("argv: the command is an empty word")
         if sum([len(_bytes(word)) + 1 for word in self.argv]) > COMMAND_BYTES_MAX:
@@ -162,7 +162,7 @@ class ClientMessages:
         """The next message, if it is one: first what is wanted, then frames. Raises `Refusal`."""
         try:
             if not self._do:
-                asked = checked(Asked, _object(message, "the first message"))
+                asked = check_value(Asked, _object(message, "the first message"))
                 self._do = asked.do
                 return asked
             return self._frame(message)
@@ -173,7 +173,7 @@ class ClientMessages:
 
     @staticmethod
     def _letter(message: bytes | str) -> str:
-        return quoted(message[:1].decode("latin-1")) if isinstance(message, bytes) else "of text"
+        return quote(message[:1].decode("latin-1")) if isinstance(message, bytes) else "of text"
 
     def _frame(self, message: bytes | str) -> Frame:
         if isinstance(message, str):
@@ -184,12 +184,12 @@ class ClientMessages:
             there = ", ".join(sorted([each.decode() for each in taken])) or "none"
             raise Problem(400, f"{self._do!r} reads no such frame", f"Frames that it reads: {there}.")
         if kind == SIZE:
-            checked(SizeFrame, _object(content, "the size"))
+            check_value(SizeFrame, _object(content, "the size"))
         elif kind == FILE:
-            checked(FileFrame, _object(content, "the head of a file"))
+            check_value(FileFrame, _object(content, "the head of a file"))
         elif kind == SIGNAL:
             digits = content.isdigit() and len(content) <= _DIGITS_MAX
-            checked(SignalFrame, {"number": int(content) if digits else None})
+            check_value(SignalFrame, {"number": int(content) if digits else None})
         elif kind == END and content:
             raise Problem(422, "it has no content")
         return Frame(kind, content)
@@ -197,4 +197,4 @@ class ClientMessages:
 
 def _object(message: bytes | str, what: str) -> dict[str, Any]:
     # Text has been UTF-8; half surrogates in it are written as escapes.
-    return object_of(message if isinstance(message, bytes) else message.encode(), what)
+    return parse_object(message if isinstance(message, bytes) else message.encode(), what)

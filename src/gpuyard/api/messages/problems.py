@@ -89,7 +89,7 @@ class Problem(Exception):
         return Response(json.dumps(body), self.status, headers, MEDIA_TYPE)
 
 
-def problem_of(error: Exception) -> Problem | None:
+def find_problem(error: Exception) -> Problem | None:
     """An error of the packages below as an answer; None: it is a defect of ours."""
     if isinstance(error, Problem):
         return error

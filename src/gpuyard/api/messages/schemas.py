@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from fastapi import Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from gpuyard.api.messages.bodies import bytes_of, object_of
+from gpuyard.api.messages.bodies import parse_object, read_bytes
 from gpuyard.api.messages.fields import (
     PATH_MAX,
     Command,
@@ -30,19 +30,19 @@ from gpuyard.api.messages.fields import (
     Tenant,
     Volumes,
     Word,
-    features,
-    indices,
-    script_of,
-    tenant_path,
+    find_script,
+    parse_features,
+    parse_indices,
+    parse_tenant_path,
 )
 from gpuyard.api.messages.problems import Problem
 from gpuyard.config.access import ROLE_WORDS
 from gpuyard.control.admission.dependencies import SINGLETON, Dependency
-from gpuyard.control.admission.wanted import NewJob, new_job
+from gpuyard.control.admission.wanted import NewJob, make_job
 from gpuyard.control.commands.layouts import WantedLayout
-from gpuyard.control.replica.labels import label_in
+from gpuyard.control.replica.labels import read_label
 from gpuyard.engines.contract import Container
-from gpuyard.errors import or_meant, quoted
+from gpuyard.errors import quote, suggest_end
 from gpuyard.model import AfterKind, Isolation
 from gpuyard.model.units import MILLI, NO_LIMIT_MS, SECOND_MS
 from gpuyard.wire import job_fields as table
@@ -94,7 +94,7 @@ class DependencyRequest(BaseModel):
 
     def dependency(self) -> Dependency:
         """The same in the units of the control plane."""
-        job = None if self.job is None else label_in(self.job)
+        job = None if self.job is None else read_label(self.job)
         return Dependency(self.kind, job, self.delay_s * SECOND_MS)
 
 
@@ -196,7 +196,7 @@ class JobRequest(BaseModel):
         said = self.labels.get(PROJECT)
         if self.project and said and said != self.project:
             raise ValueError(
-                f"'project' is {quoted(self.project)}, and the label 'project' is {quoted(said)}: keep one of them"
+                f"'project' is {quote(self.project)}, and the label 'project' is {quote(said)}: keep one of them"
             )
         if self.cpus and abs(self.cpus * MILLI - round(self.cpus * MILLI)) > 1e-6:
             raise ValueError("'cpus' is finer than a thousandth of a core")
@@ -250,7 +250,7 @@ class JobRequest(BaseModel):
             "dependencies": tuple([each.dependency() for each in self.dependencies]),
             "containers": self._containers() if image else (),
         }
-        return new_job(**found)
+        return make_job(**found)
 
     def _containers(self) -> tuple[Container, ...]:
         """Its own container, then the others."""
@@ -270,7 +270,7 @@ class JobRequest(BaseModel):
         if self.script:
             word = "script"
         elif self.command:
-            word = script_of(self.command) or self.command[0].rpartition("/")[2]
+            word = find_script(self.command) or self.command[0].rpartition("/")[2]
         else:
             word = self.image.rpartition("/")[2].partition(":")[0].partition("@")[0]
         return (
@@ -283,14 +283,14 @@ class JobRequest(BaseModel):
 
 def _array(text: str) -> tuple[int, ...]:
     try:
-        return indices(text)
+        return parse_indices(text)
     except ValueError as error:
         raise Problem(422, f"'array' {error}", kind="unacceptable") from None
 
 
 def _features(text: str) -> tuple[tuple[str, ...], ...]:
     try:
-        return features(text)
+        return parse_features(text)
     except ValueError as error:
         raise Problem(422, f"'constraint' {error}", kind="unacceptable") from None
 
@@ -351,7 +351,7 @@ class SamplesRequest(BaseModel):
         uneven = [name for name, column in self.series.items() if len(column) != len(self.at_ms)]
         if uneven:
             raise ValueError(
-                f"{quoted(uneven[0])} has not one value for each of the {len(self.at_ms)} moments"
+                f"{quote(uneven[0])} has not one value for each of the {len(self.at_ms)} moments"
             )
         return self
 
@@ -383,7 +383,7 @@ class ManyRequest(BaseModel):
 T = TypeVar("T", bound=BaseModel)
 
 
-def checked(kind: type[T], value: dict[str, Any]) -> T:
+def check_value(kind: type[T], value: dict[str, Any]) -> T:
     """The value as this model, or a problem that names every field that is wrong."""
     unread = 0
     if len(value) > _FIELDS_MAX:
@@ -405,10 +405,10 @@ def checked(kind: type[T], value: dict[str, Any]) -> T:
         raise Problem(422, detail, hint, kind="unacceptable", errors=errors) from None
 
 
-async def sent(kind: type[T], request: Request, *, required: bool = False) -> T:
+async def read_body(kind: type[T], request: Request, *, required: bool = False) -> T:
     """The body of a request as this model; an empty one is an empty object, unless one is required."""
-    body = await bytes_of(request)
-    return checked(kind, object_of(body) if body or required else {})
+    body = await read_bytes(request)
+    return check_value(kind, parse_object(body) if body or required else {})
 
 
 def _fields(kind: type[BaseModel]) -> list[str]:
@@ -437,7 +437,7 @@ def _error(kind: type[BaseModel], error: Any) -> dict[str, str]:
         field = field[:79] + "…"
     detail = str(error["msg"])
     if error["type"] == "extra_forbidden":
-        detail = f"unknown field{or_meant(place[-1], _fields(kind))}"
+        detail = f"unknown field{suggest_end(place[-1], _fields(kind))}"
     elif error["type"] == "missing":
         detail = "it is required"
     elif error["type"] == "string_pattern_mismatch":
@@ -501,7 +501,7 @@ class TokenRequest(BaseModel):
     role: Annotated[str, Field(json_schema_extra={"enum": [*ROLE_WORDS, "collector"]})] | None = Field(
         None, description="The role. Default: the user's role in yard.yaml, else user."
     )
-    tenant: Annotated[str, Field(max_length=512), AfterValidator(tenant_path)] | None = Field(
+    tenant: Annotated[str, Field(max_length=512), AfterValidator(parse_tenant_path)] | None = Field(
         None,
         description="The tenant where the role holds; empty: the whole yard. Default: the user's own tenant.",
     )

@@ -11,10 +11,10 @@ from starlette.exceptions import HTTPException
 
 from gpuyard import __version__
 from gpuyard.api.edge.open_streams import OpenStreams
-from gpuyard.api.edge.peers import Quick, asker, asker_if_known
+from gpuyard.api.edge.peers import Quick, find_asker, get_asker
 from gpuyard.api.edge.pulse import AsyncNotifier
 from gpuyard.api.edge.routes import Handler, Handlers, answer, serve
-from gpuyard.api.edge.throttle import App, Turns, in_thread
+from gpuyard.api.edge.throttle import App, Turns, run_in_thread
 from gpuyard.api.handlers import (
     access,
     browsers,
@@ -30,13 +30,13 @@ from gpuyard.api.handlers import (
     streams,
     terminals,
 )
-from gpuyard.api.handlers.front import asset, front_of
-from gpuyard.api.messages.problems import Problem, problem_of
+from gpuyard.api.handlers.front import make_front, serve_asset
+from gpuyard.api.messages.problems import Problem, find_problem
 from gpuyard.control.serve import Yard
 from gpuyard.control.views.metrics import Metrics
 from gpuyard.engines.contract import EngineError
 from gpuyard.errors import YardError
-from gpuyard.garbage import bare
+from gpuyard.garbage import strip_traceback
 from gpuyard.telemetry.exposition import MEDIA_TYPE, OPEN_MEDIA_TYPE
 from gpuyard.wire import endpoints
 from gpuyard.wire.endpoints import Action
@@ -84,8 +84,8 @@ def build(yard: Yard) -> FastAPI:
             **reports.handlers(yard),
             **samples.handlers(yard),
             **_health(yard),
-            endpoints.FRONT: front_of(yard),
-            endpoints.ASSET: asset,
+            endpoints.FRONT: make_front(yard),
+            endpoints.ASSET: serve_asset,
         },
     )
     for kind in (Problem, YardError, EngineError, Exception):
@@ -95,7 +95,7 @@ def build(yard: Yard) -> FastAPI:
     return app
 
 
-def quick(yard: Yard) -> Quick:
+def make_quick(yard: Yard) -> Quick:
     """Routes that bypass the framework's layers: submissions and samples, which clients send by the thousand."""
     # A submission waits for no turn: this line stays empty.
     submit = jobs.Jobs(yard, Turns("questions", at_once=1)).submit
@@ -147,8 +147,8 @@ def _health(yard: Yard) -> Handlers:
 
     async def readyz(request: Request) -> Response:
         """The server can do its work; if not, the reason."""
-        ready, how = await in_thread(yard.readiness)
-        person = asker_if_known(request.scope)
+        ready, how = await run_in_thread(yard.readiness)
+        person = find_asker(request.scope)
         if person is None or not person.may(Action.SEE_ALL, ""):
             # Where the store is and what troubles it is not for every client that can reach the port.
             how = {name: how[name] for name in ("ready", "role", "reason")}
@@ -157,14 +157,14 @@ def _health(yard: Yard) -> Handlers:
     async def metrics(request: Request) -> Response:
         """For Prometheus, with a token if the server asks for one. Jobs of tenants that you may not see are left
         out."""
-        sight = asker(request.scope).sight
+        sight = get_asker(request.scope).sight
         wants_open = "application/openmetrics-text" in request.headers.get("accept", "")
 
         def made() -> bytes:
             return told.text(sight, as_open=wants_open).encode()
 
         kind = OPEN_MEDIA_TYPE if wants_open else MEDIA_TYPE
-        return Response(await in_thread(made), media_type=kind, headers={"Vary": "Accept"})
+        return Response(await run_in_thread(made), media_type=kind, headers={"Vary": "Accept"})
 
     async def version() -> Response:
         """The release of this server, and its yard."""
@@ -179,12 +179,12 @@ def _health(yard: Yard) -> Handlers:
 
 
 async def _explained(request: Request, error: Exception) -> Response:
-    problem = problem_of(error)
+    problem = find_problem(error)
     if problem is None:
         _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
         problem = Problem(500, "this is a defect of the yard; its log has the details", "Please report it.")
     else:
-        bare(error)
+        strip_traceback(error)
     return problem.response()
 
 

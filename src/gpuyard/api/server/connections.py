@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from gpuyard.api.edge.peers import PEER, peer_of
+from gpuyard.api.edge.peers import PEER, find_peer
 from gpuyard.api.edge.throttle import UNSENT
 from gpuyard.api.edge.upgrades import TAKE_OVER
-from gpuyard.errors import words_of
+from gpuyard.errors import error_text
 
 _log = logging.getLogger(__name__)
 _wire_log = logging.getLogger(f"{__name__}.wire")
@@ -267,7 +267,7 @@ class Acceptor:
         crowd: ConnectionCounts,
         protocol: Callable[[], PeerProtocol],
         tls: ssl.SSLContext | None = None,
-        peer_of: Callable[[socket.socket], tuple[int, int] | None] = peer_of,
+        peer_of: Callable[[socket.socket], tuple[int, int] | None] = find_peer,
     ) -> None:
         """`peer_of` tells the user and the group of the process at the other end, if it is on this machine."""
         self._listener, self._peer_of = listener, peer_of
@@ -315,7 +315,7 @@ class Acceptor:
             except (BlockingIOError, ConnectionAbortedError):
                 return
             except OSError as error:
-                _log.warning("no connection can be taken for a moment: %s", words_of(error))
+                _log.warning("no connection can be taken for a moment: %s", error_text(error))
                 self._loop.remove_reader(self._listener)
                 self._loop.call_later(FULL_S, self._open)
                 return
@@ -368,7 +368,7 @@ class Acceptor:
             )
         except OSError as error:
             # It hung up, or does not speak TLS.
-            _log.debug("a connection came to nothing: %s", words_of(error))
+            _log.debug("a connection came to nothing: %s", error_text(error))
             guest.leave()
             connection.close()
 

@@ -19,7 +19,7 @@ from typing import Any
 import uvicorn
 
 from gpuyard import interpreter, log_lines
-from gpuyard.api.connecting.ports import PortTaken, listening
+from gpuyard.api.connecting.ports import PortTaken, listen_at
 from gpuyard.api.edge.peers import (
     Authenticator,
     AuthMiddleware,
@@ -29,7 +29,7 @@ from gpuyard.api.edge.peers import (
     TokenAuthenticator,
 )
 from gpuyard.api.edge.rates import Rates
-from gpuyard.api.server.app import build, quick
+from gpuyard.api.server.app import build, make_quick
 from gpuyard.api.server.connections import BACKLOG, Acceptor, ConnectionCounts, PeerProtocol, look_after
 from gpuyard.config.values import Access
 from gpuyard.control.access.people import Person
@@ -37,7 +37,7 @@ from gpuyard.control.options import Options, check_address, check_shared
 from gpuyard.control.places import DataDir
 from gpuyard.control.serve import Yard
 from gpuyard.engines.machine import processes
-from gpuyard.errors import BadInput, YardError, hint_for, words_of
+from gpuyard.errors import BadInput, YardError, error_text, find_hint
 from gpuyard.garbage import give_back_large
 from gpuyard.store import StoreFull
 
@@ -137,11 +137,11 @@ def serve(options: Options, ready: Callable[[Yard], None]) -> None:
         # Its own hint is for servers that run.
         raise YardError(error.message, AGAIN) from error
     except OSError as error:
-        if not hint_for(error):
+        if not find_hint(error):
             raise
         full = error.errno in _NO_ROOM
         raise YardError(
-            f"a yard on {options.data} cannot run: {words_of(error)}", AGAIN if full else hint_for(error)
+            f"a yard on {options.data} cannot run: {error_text(error)}", AGAIN if full else find_hint(error)
         ) from error
 
 
@@ -276,7 +276,7 @@ def gate_of(yard: Yard, app: Any) -> AuthMiddleware:
             local = Rates(yard.people.access.limits)
             yard.people.when_renewed(lambda access: local.renew(access.limits))
         # Without `--auth` it listens at this machine alone (`check_address`).
-        return AuthMiddleware(app, for_browsers(door), quick(yard), local, Origins(yard.options.host))
+        return AuthMiddleware(app, for_browsers(door), make_quick(yard), local, Origins(yard.options.host))
     by_token = TokenAuthenticator(yard.token_service)
     rates = Rates(yard.people.access.limits)
 
@@ -285,7 +285,7 @@ def gate_of(yard: Yard, app: Any) -> AuthMiddleware:
         rates.renew(access.limits)
 
     yard.people.when_renewed(renewed)
-    return AuthMiddleware(app, for_browsers(by_token), quick(yard), rates)
+    return AuthMiddleware(app, for_browsers(by_token), make_quick(yard), rates)
 
 
 def _tls(options: Options) -> ssl.SSLContext | None:
@@ -317,7 +317,7 @@ def _listener(options: Options) -> socket.socket:
     ports = range(options.port, options.port + PORTS_TRIED) if options.any_port else (options.port,)
     for port in ports:
         try:
-            return listening(options.host, port, BACKLOG)
+            return listen_at(options.host, port, BACKLOG)
         except PortTaken:
             if port == ports[-1]:
                 raise
@@ -404,7 +404,7 @@ def _serve_detached(options: Options, write: int) -> None:
         os._exit(error.exit_code)
     except BaseException as error:
         _log.exception("the server failed")
-        tell(0, f"the server failed: {words_of(error)}", "Its log has the details.", 1)
+        tell(0, f"the server failed: {error_text(error)}", "Its log has the details.", 1)
         os._exit(1)
     logging.shutdown()
     os._exit(0)

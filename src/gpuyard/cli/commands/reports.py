@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gpuyard.cli.connection.places import client
+from gpuyard.cli.connection.places import open_client
 from gpuyard.cli.line.options import (
     Argument,
     ColumnsOption,
@@ -13,7 +13,7 @@ from gpuyard.cli.line.options import (
     PageOutput,
     Parameter,
     WatchOption,
-    taking,
+    with_options,
 )
 from gpuyard.reports import registry
 from gpuyard.reports.report import Flag, Report
@@ -24,7 +24,9 @@ _KINDS: dict[str, tuple[type, Any]] = {"integer": (int, None), "boolean": (bool,
 
 def __getattr__(name: str) -> Callable[..., None]:
     """The command of a report, by its name."""
-    report = registry.ours(name) if name in registry.OURS else registry.others().get(name)
+    report = (
+        registry.load_own_report(name) if name in registry.OURS else registry.load_outside_reports().get(name)
+    )
     if report is None:
         raise AttributeError(name)
     return command(report)
@@ -37,7 +39,7 @@ def command(report: Report[Any]) -> Callable[..., None]:
     if report.page is not None:
         return _with_page(report, declared)
 
-    @taking(declared)
+    @with_options(declared)
     def run(
         *,
         output: OutputOption = Output.TABLE,
@@ -45,7 +47,7 @@ def command(report: Report[Any]) -> Callable[..., None]:
         watch: WatchOption = None,
         **values: Any,
     ) -> None:
-        shown(report, values, output, columns, watch)
+        show_report(report, values, output, columns, watch)
 
     run.__doc__ = _help(report)
     return run
@@ -61,9 +63,9 @@ def _with_page(report: Report[Any], declared: list[Parameter]) -> Callable[..., 
     )
     declared.append(Parameter("output", PageOutput, False, forms, PageOutput.TABLE, False))
 
-    @taking(declared)
+    @with_options(declared)
     def run(*, columns: ColumnsOption = "", watch: WatchOption = None, **values: Any) -> None:
-        shown(report, values, values.pop("output"), columns, watch)
+        show_report(report, values, values.pop("output"), columns, watch)
 
     run.__doc__ = _help(report)
     return run
@@ -93,7 +95,7 @@ def _parameter(flag: Flag, described: Mapping[str, Any]) -> Parameter:
     )
 
 
-def shown(
+def show_report(
     report: Report[Any],
     values: Mapping[str, Any],
     output: Output | PageOutput,
@@ -101,9 +103,9 @@ def shown(
     watch: int | None,
 ) -> None:
     """Ask for a report and print it, once or again and again."""
-    from gpuyard.cli.connection.places import repeated
-    from gpuyard.cli.listings.tables import emit, write_document
-    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.cli.connection.places import show_or_watch
+    from gpuyard.cli.listings.tables import print_records, write_document
+    from gpuyard.cli.terminal.streams import print_notice
 
     values = _with_days(report, values)
     if output == PageOutput.HTML:
@@ -111,7 +113,7 @@ def shown(
         return
 
     def show() -> None:
-        with client() as yard:
+        with open_client() as yard:
             reply = yard.report(report, **values)
         rows = reply[report.rows]
         if report.whole and not columns and output in (Output.JSON, Output.YAML):
@@ -119,11 +121,11 @@ def shown(
         else:
             shows = report.columns(reply)
             fields = () if output in (Output.TABLE, Output.WIDE) and not columns else report.fields(reply)
-            emit(rows, shows, output, fields=fields, wanted=columns)
+            print_records(rows, shows, output, fields=fields, wanted=columns)
         for note in report.notes(reply):
-            notice(note, before="note: ", style="bold")
+            print_notice(note, before="note: ", style="bold")
 
-    repeated(show, watch, wakes=report.wakes)
+    show_or_watch(show, watch, wakes=report.wakes)
 
 
 def _with_days(report: Report[Any], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,5 +146,5 @@ def _print_page(report: Report[Any], values: Mapping[str, Any], columns: str, wa
     if columns or watch is not None:
         raise BadInput("a page shows all of a report, once", "Leave --columns and --watch out, or -o html.")
     assert report.page is not None
-    with client() as yard:
+    with open_client() as yard:
         print(report.page(lambda asked: yard.report(report, **asked), values), end="")

@@ -28,7 +28,7 @@ _LINE = r"([A-Za-z_][\w-]*)\s*:(?:\s+(.*))?"
 """Not compiled here: most people have no such file."""
 
 
-def defaults() -> dict[str, str]:
+def read_defaults() -> dict[str, str]:
     """The person's defaults, by key."""
     path = Path(defaults_file())
     try:
@@ -48,14 +48,14 @@ def _said(kept: dict[str, str]) -> dict[str, str]:
     return kept | {key: os.environ[name] for key, name in VARIABLES.items() if os.environ.get(name)}
 
 
-def wanted_columns(command: str, output: str) -> str:
+def default_columns(command: str, output: str) -> str:
     """The columns that a person's defaults name for a table; empty: none, or it is data for a program."""
     if output not in ("table", "wide") or not has_defaults():
         return ""
-    return defaults().get(f"{command}_columns", "")
+    return read_defaults().get(f"{command}_columns", "")
 
 
-def origin(key: str) -> str:
+def default_origin(key: str) -> str:
     """Where a default comes from, for people."""
     variable = VARIABLES.get(key)
     return variable if variable and os.environ.get(variable) else defaults_file()

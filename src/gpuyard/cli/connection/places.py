@@ -22,7 +22,7 @@ DataOption = Annotated[
 ]
 
 
-def client() -> "Client":
+def open_client() -> "Client":
     """A client of the yard that YARD_URL names, or the one of the login, or that of this machine."""
     from gpuyard.api.client import Client
 
@@ -38,9 +38,9 @@ def _say_whose(socket: str) -> None:
     from gpuyard.control.places import default_data
 
     if note := whose_yard(socket, default_data()):
-        from gpuyard.cli.terminal.streams import aside
+        from gpuyard.cli.terminal.streams import print_aside
 
-        aside(f"note: {note}")
+        print_aside(f"note: {note}")
 
 
 def whose_yard(socket: str, own: Path, machine: Path | None = None) -> str:
@@ -67,12 +67,12 @@ def has_defaults() -> bool:
     return bool(os.environ.get("YARD_TENANT")) or os.path.lexists(defaults_file())
 
 
-def repeated(show: Callable[[], None], every_s: int | None, *, wakes: bool = True) -> None:
+def show_or_watch(show: Callable[[], None], every_s: int | None, *, wakes: bool = True) -> None:
     """Show a listing once, or with `--watch` until Ctrl-C. Not `wakes`: it changes without an event of the yard."""
     if every_s is None:
         show()
         return
-    from gpuyard.cli.connection.followed import Stream
-    from gpuyard.cli.connection.watching import watched
+    from gpuyard.cli.connection.change_feed import Stream
+    from gpuyard.cli.connection.watching import keep_showing
 
-    watched(show, every_s, Stream() if wakes else None)
+    keep_showing(show, every_s, Stream() if wakes else None)

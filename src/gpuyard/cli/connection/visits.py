@@ -36,7 +36,7 @@ class Visit:
         """Frames as they come: a letter and its content. Raises what is refused."""
         while True:
             for message in self.socket.receive():
-                if frame := framed(message):
+                if frame := read_frame(message):
                     yield frame
 
     def begin(self) -> None:
@@ -46,7 +46,7 @@ class Visit:
                 return
 
 
-def framed(message: bytes | str) -> tuple[bytes, bytes] | None:
+def read_frame(message: bytes | str) -> tuple[bytes, bytes] | None:
     """A frame of the job's own; None: it is news of the yard. Raises what is refused."""
     if isinstance(message, str):
         news = json.loads(message)

@@ -36,8 +36,8 @@ class Flag(Protocol):
 
 
 class News(Protocol):
-    """What tells a listing that something has happened (`cli/connection/followed.py`, which a listing shown once does
-    without).
+    """What tells a listing that something has happened (`cli/connection/change_feed.py`, which a listing shown once
+    does without).
     """
 
     @property
@@ -58,7 +58,7 @@ class News(Protocol):
         """End."""
 
 
-def watched(show: Callable[[], None], every_s: int, news: News | None) -> None:
+def keep_showing(show: Callable[[], None], every_s: int, news: News | None) -> None:
     """Show a listing until Ctrl-C: whenever something has happened, and where nobody tells, every `every_s` seconds.
 
     The news begin after the first picture, so that a mistake is told at once. A yard that goes away is waited for.

@@ -311,11 +311,11 @@ ALIASES = {
 """Words that people type, and the command that is meant. `status JOB` is `show JOB`."""
 
 
-def resolved(words: Sequence[str]) -> list[str]:
+def resolve_alias(words: Sequence[str]) -> list[str]:
     """A command line with the command's own name, where another word for it was typed."""
     first, *rest = words if words else ("",)
     if first == "help":
-        return [*resolved(rest), "--help"]
+        return [*resolve_alias(rest), "--help"]
     if first == "status" and rest[:1] and rest[0][:1].isdecimal():
         return ["show", *rest]
     return [ALIASES[first], *rest] if first in ALIASES else list(words)
@@ -334,7 +334,7 @@ class _Entries(dict[str, CommandEntry]):
 ENTRIES = _Entries({name: entry for section in SECTIONS.values() for name, entry in section.items()})
 
 
-def sections() -> dict[str, dict[str, CommandEntry]]:
+def list_sections() -> dict[str, dict[str, CommandEntry]]:
     """All commands by section, with those of installed packages."""
     outside = reports_of_packages()
     return {**SECTIONS, "Reports of packages": outside} if outside else SECTIONS
@@ -342,10 +342,12 @@ def sections() -> dict[str, dict[str, CommandEntry]]:
 
 def reports_of_packages() -> dict[str, CommandEntry]:
     """Commands of reports that installed packages have."""
-    from gpuyard.reports.installed import installed
+    from gpuyard.reports.installed_reports import find_installed
 
-    if not installed():
+    if not find_installed():
         return {}
-    from gpuyard.reports.registry import others
+    from gpuyard.reports.registry import load_outside_reports
 
-    return {name: CommandEntry("commands.reports", report.help) for name, report in others().items()}
+    return {
+        name: CommandEntry("commands.reports", report.help) for name, report in load_outside_reports().items()
+    }

@@ -3,8 +3,8 @@
 import sys
 from collections.abc import Iterable, Sequence
 
-from gpuyard.cli.line.commands import ALIASES, CommandEntry, sections
-from gpuyard.cli.terminal.streams import columns, wrapped
+from gpuyard.cli.line.commands import ALIASES, CommandEntry, list_sections
+from gpuyard.cli.terminal.streams import terminal_width, wrap_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,21 +21,21 @@ _NAMES_MAX = 30
 _TOGETHER = "\xa0"
 
 
-def page() -> str:
+def help_page() -> str:
     """The overall help, for the width of this terminal."""
     width = _width()
-    parts = sections()
+    parts = list_sections()
     left = max(map(len, [*_OPTIONS, *(name for entries in parts.values() for name in entries)]))
-    lines = ["Usage: yard [OPTIONS] COMMAND [ARGS]...", "", *wrapped(ABOUT, "  ", "  ", width), ""]
+    lines = ["Usage: yard [OPTIONS] COMMAND [ARGS]...", "", *wrap_text(ABOUT, "  ", "  ", width), ""]
     for section, rows in {
         "Options": _OPTIONS,
         **{name: {each: entry.help for each, entry in part.items()} for name, part in parts.items()},
     }.items():
         lines += [f"{section}:"]
         for name, text in rows.items():
-            lines += wrapped(text, f"  {name:<{left}}  ", " " * (left + 4), width)
+            lines += wrap_text(text, f"  {name:<{left}}  ", " " * (left + 4), width)
         lines += [""]
-    return "\n".join([*lines, *wrapped(_aliases(), "", "", width)])
+    return "\n".join([*lines, *wrap_text(_aliases(), "", "", width)])
 
 
 def print_page(page: str, *, asked: bool) -> int:
@@ -60,7 +60,7 @@ def command_page(path: str, entry: CommandEntry, about: str, declared: "Sequence
     """The help of a command that declares these parameters, or of a group of commands."""
     operands = [each for each in declared if not each.on_off[0]]
     usage = ["COMMAND [ARGS]..."] if entry.below else [each.usage for each in operands]
-    lines = wrapped(
+    lines = wrap_text(
         " ".join([f"Usage: {path} [OPTIONS]", *usage]), "", " " * len(f"Usage: {path} "), _width()
     )
     lines += ["", *_paragraphs(entry.about or about)]
@@ -110,7 +110,7 @@ def _table(rows: list[tuple[str, str]]) -> list[str]:
         if len(name) > left:
             lines.append(f"  {name}")
         first = indent if len(name) > left else f"  {name:<{left}}  "
-        lines += wrapped(text, first, indent, width)
+        lines += wrap_text(text, first, indent, width)
     return lines
 
 
@@ -124,8 +124,8 @@ def _paragraphs(text: str) -> Iterable[str]:
         if part.startswith("\b"):
             yield from [f"  {line}".rstrip() for line in part.splitlines()[1:]]
         else:
-            yield from wrapped(part, "  ", "  ", _width() - 2)
+            yield from wrap_text(part, "  ", "  ", _width() - 2)
 
 
 def _width() -> int:
-    return min(_WIDTH_MAX, max(_WIDTH_MIN, columns(sys.stdout)))
+    return min(_WIDTH_MAX, max(_WIDTH_MIN, terminal_width(sys.stdout)))

@@ -2,7 +2,7 @@
 
 A command is a function. It says what it takes with `Annotated[int, Option("-g", "--gpus", …)]`: the type says what the
 text becomes (`bool` for a flag, `int`, `float`, `str`, `Path`, a `StrEnum` for a choice, a list of them where the
-option may be repeated), the default of the parameter is that of the option; `taking` adds options of a table.
+option may be repeated), the default of the parameter is that of the option; `with_options` adds options of a table.
 `read` reads a command line, `help` shows what there is, `completing` completes it.
 
 Options may follow operands, a name may not be shortened, `--` ends the options, and what follows it is left as it is. A
@@ -17,7 +17,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from gpuyard.cli.line.commands import HELP, CommandEntry
-from gpuyard.errors import Misuse, or_meant, quoted
+from gpuyard.errors import Misuse, quote, suggest_end
 
 
 class Output(StrEnum):
@@ -226,7 +226,7 @@ class Parameter:
         return bare if self.required else f"[{bare}]"
 
 
-def parameters(command: Callable[..., Any]) -> Iterator[Parameter | str]:
+def list_parameters(command: Callable[..., Any]) -> Iterator[Parameter | str]:
     """The parameters of a command; for the one that takes how it was called, its name alone."""
     code, hints = command.__code__, command.__annotations__
     placed = code.co_argcount
@@ -245,7 +245,7 @@ def parameters(command: Callable[..., Any]) -> Iterator[Parameter | str]:
         yield Parameter(name, kind, many, says, defaults.get(name), name not in defaults)
 
 
-def taking(declared: Iterable[Parameter]) -> Callable[[Command], Command]:
+def with_options(declared: Iterable[Parameter]) -> Callable[[Command], Command]:
     """Have a command take options of a table too: its `**` gets them. They stand before its keyword-only ones."""
 
     def take(command: Command) -> Command:
@@ -298,7 +298,7 @@ class _Line:
         self.options: dict[str, tuple[Parameter, bool]] = {}
         self.operands: list[Parameter] = []
         self.required: list[Parameter] = []
-        for parameter in parameters(command):
+        for parameter in list_parameters(command):
             if isinstance(parameter, str):
                 self.asks = parameter
                 continue
@@ -406,19 +406,19 @@ class _Line:
         if kind is Path:
             if not text:
                 # As a path it would be the folder that the person happens to be in.
-                raise self.misuse(f"{name} takes a path, not {quoted(text)}")
+                raise self.misuse(f"{name} takes a path, not {quote(text)}")
             return Path(text)
         if parameter.choices:
             if text in parameter.choices:
                 return kind(text)
             *first, last = parameter.choices
-            meant = or_meant(text, parameter.choices)
+            meant = suggest_end(text, parameter.choices)
             verb = f"{name} takes" if parameter.on_off[0] else "write"
-            raise self.misuse(f"{verb} {', '.join(first)} or {last}, not {quoted(text)}{meant}")
+            raise self.misuse(f"{verb} {', '.join(first)} or {last}, not {quote(text)}{meant}")
         number = _number(kind, text)
         if number is None:
             what = "a whole number" if kind is int else "a number"
-            raise self.misuse(f"{name} takes {what}, not {quoted(text)}")
+            raise self.misuse(f"{name} takes {what}, not {quote(text)}")
         least, most = parameter.says.min, parameter.says.max
         if (least is not None and number < least) or (most is not None and number > most):
             bounds = f"{least} to {most}" if least is not None and most is not None else f"{least} or more"
@@ -450,9 +450,9 @@ class _Line:
             self.given.add(parameter.name)
         if left:
             if not self.operands:
-                raise self.misuse(f"it takes no word such as {quoted(left[0])}")
+                raise self.misuse(f"it takes no word such as {quote(left[0])}")
             usage = " ".join([self.path, *[each.usage for each in self.operands]])
-            raise self.misuse(f"{quoted(left[0])} is one word too many: {usage}")
+            raise self.misuse(f"{quote(left[0])} is one word too many: {usage}")
 
     def missing(self, parameter: Parameter) -> Misuse:
         """What is missing, as a question, and the line to type."""
@@ -481,18 +481,18 @@ def _number(kind: type, text: str) -> Any:
 
 def unknown_option(path: str, name: str, known: Iterable[str]) -> Misuse:
     """A word that looks like an option and is none of the command's."""
-    meant = or_meant(name, [*known, *HELP]) if name.startswith("--") else ""
-    return Misuse(path, f"there is no option {name or quoted(name)}{meant}")
+    meant = suggest_end(name, [*known, *HELP]) if name.startswith("--") else ""
+    return Misuse(path, f"there is no option {name or quote(name)}{meant}")
 
 
 # -- calling ---------------------------------------------------------------------------------------------------------
 
 
-def called(path: str, name: str, entry: CommandEntry, words: list[str]) -> int:
+def call_command(path: str, name: str, entry: CommandEntry, words: list[str]) -> int:
     """Run a command, or one of a group, with the words that follow its name; its exit code."""
     first = words[0] if words else ""
     if first in entry.below:
-        return called(f"{path} {first}", first, entry.below[first], words[1:])
+        return call_command(f"{path} {first}", first, entry.below[first], words[1:])
     if entry.below and words and not first.startswith("-"):
         raise unknown_command(path, first, entry.below)
     command = None if entry.about else entry.function(name)
@@ -519,11 +519,11 @@ def called(path: str, name: str, entry: CommandEntry, words: list[str]) -> int:
 def _helped(path: str, entry: CommandEntry, command: Callable[..., Any] | None, *, asked: bool) -> int:
     from gpuyard.cli.line.help import command_page, print_page
 
-    declared = [each for each in parameters(command) if isinstance(each, Parameter)] if command else []
+    declared = [each for each in list_parameters(command) if isinstance(each, Parameter)] if command else []
     about = command.__doc__ if command else None
     return print_page(command_page(path, entry, about or "", declared), asked=asked)
 
 
 def unknown_command(path: str, name: str, known: Iterable[str]) -> Misuse:
     """A word where a command is named, and there is none of that name."""
-    return Misuse(path, f"there is no command {quoted(name)}{or_meant(name, known)}")
+    return Misuse(path, f"there is no command {quote(name)}{suggest_end(name, known)}")

@@ -7,8 +7,8 @@ import re
 import time
 from datetime import UTC, datetime, timedelta
 
-from gpuyard.errors import BadInput, quoted
-from gpuyard.quantities import duration_positive_ms
+from gpuyard.errors import BadInput, quote
+from gpuyard.quantities import parse_positive_duration_ms
 
 _EPOCH_MS = r"[0-9]{12,14}"
 _SPAN = r"-?((?:[0-9]+[a-z])+)"
@@ -27,7 +27,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def past_ms(option: str, text: str, at_ms: int) -> int:
+def parse_past_ms(option: str, text: str, at_ms: int) -> int:
     """A time in milliseconds since 1970; it is `at_ms` now. A time of day is the last such time."""
     said = text.strip()
     span = re.fullmatch(_SPAN, said)
@@ -43,22 +43,22 @@ def past_ms(option: str, text: str, at_ms: int) -> int:
     return round(found.timestamp() * 1000)
 
 
-def since_ms(option: str, text: str, at_ms: int) -> int:
+def parse_since_ms(option: str, text: str, at_ms: int) -> int:
     """A time up to now, from which on something is shown."""
-    found = past_ms(option, text, at_ms)
+    found = parse_past_ms(option, text, at_ms)
     if found > at_ms:
         raise BadInput(f"{option} {text}: that time is still to come", _FORMS)
     return found
 
 
-def coming_ms(option: str, text: str, at_ms: int) -> int:
+def parse_coming_ms(option: str, text: str, at_ms: int) -> int:
     """A time to come: `+2h`, or any form that Slurm's --begin takes. A time of day is the next such time."""
     if text.startswith("+"):
         return at_ms + _span_ms(option, text[1:])
-    from gpuyard.intake.sbatch.moments import moment
+    from gpuyard.intake.sbatch.moments import parse_moment
 
     try:
-        return round(moment(text, _here(at_ms)).timestamp() * 1000)
+        return round(parse_moment(text, _here(at_ms)).timestamp() * 1000)
     except ValueError as error:
         raise BadInput(f"{option} {error}", f"Also: {option} +2h, two hours from now.") from None
 
@@ -69,7 +69,7 @@ def book_day(option: str, text: str, at_ms: int) -> str:
     if re.fullmatch(_WHOLE_DAY, said):
         today = datetime.fromtimestamp(at_ms / 1000, UTC).replace(tzinfo=None)
         return f"{_dated(option, said, today):%Y-%m-%d}"
-    return f"{datetime.fromtimestamp(past_ms(option, text, at_ms) / 1000, UTC):%Y-%m-%d}"
+    return f"{datetime.fromtimestamp(parse_past_ms(option, text, at_ms) / 1000, UTC):%Y-%m-%d}"
 
 
 def book_days(first: str, last: str) -> tuple[str, str]:
@@ -101,12 +101,12 @@ def _dated(option: str, said: str, now: datetime) -> datetime:
         found = datetime.fromisoformat(written)
         found.timestamp()
     except (ValueError, OverflowError, OSError):
-        raise BadInput(f"{option} {quoted(typed)} is not a time", _FORMS) from None
+        raise BadInput(f"{option} {quote(typed)} is not a time", _FORMS) from None
     return found
 
 
 def _span_ms(option: str, text: str, forms: str = "") -> int:
     try:
-        return duration_positive_ms(text)
+        return parse_positive_duration_ms(text)
     except ValueError as error:
         raise BadInput(f"{option} {error}", forms) from None

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.cli.line.options import Output
-from gpuyard.cli.listings.tables import GAP, aligned, write_csv, write_document
-from gpuyard.cli.terminal.shown import shown
-from gpuyard.cli.terminal.streams import coloured, columns, styled
+from gpuyard.cli.listings.tables import GAP, align_cells, write_csv, write_document
+from gpuyard.cli.terminal.streams import style_text, takes_colours, terminal_width
+from gpuyard.cli.terminal.visible_text import visible_text
 from gpuyard.tables import Grid
 
-__all__ = ["Listing", "Output", "emit", "flat", "show"]
+__all__ = ["Listing", "Output", "flatten_record", "print_listing", "show"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,13 @@ class Listing:
     """For table and, when called with True, wide."""
 
 
-def emit(listing: Listing, output: Output) -> None:
+def print_listing(listing: Listing, output: Output) -> None:
     """Print a result on standard output."""
     match output:
         case Output.JSON | Output.YAML:
             write_document(listing.document, output)
         case Output.CSV:
-            rows = [dict(flat(record)) for record in listing.records()]
+            rows = [dict(flatten_record(record)) for record in listing.records()]
             names = list(dict.fromkeys(key for row in rows for key in row))
             write_csv(names, ([row.get(name) for name in names] for row in rows))
         case Output.TABLE | Output.WIDE:
@@ -45,19 +45,23 @@ def emit(listing: Listing, output: Output) -> None:
 
 def show(grids: Sequence[Grid]) -> None:
     """Print tables on standard output, an empty line between them."""
-    drawn = sys.stdout.isatty() or coloured(sys.stdout)
+    drawn = sys.stdout.isatty() or takes_colours(sys.stdout)
     for number, grid in enumerate(grids):
         if number:
             print()
-        lines = _drawn(grid, columns(sys.stdout)) if drawn else _padded(grid, [grid.headers, *_cells(grid)])
+        lines = (
+            _drawn(grid, terminal_width(sys.stdout))
+            if drawn
+            else _padded(grid, [grid.headers, *_cells(grid)])
+        )
         print("\n".join(lines))
 
 
-def flat(record: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, Any]]:
+def flatten_record(record: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, Any]]:
     """Mappings within a mapping as columns of their own: `wait_s_mean`."""
     for key, value in record.items():
         if isinstance(value, Mapping):
-            yield from flat(value, f"{before}{key}_")
+            yield from flatten_record(value, f"{before}{key}_")
         else:
             yield f"{before}{key}", value
 
@@ -71,12 +75,12 @@ def _header_lines(grid: Grid) -> list[list[str]]:
 
 
 def _cells(grid: Grid) -> list[list[str]]:
-    return [[shown(cell) for cell in row] for row in grid.rows]
+    return [[visible_text(cell) for cell in row] for row in grid.rows]
 
 
 def _padded(grid: Grid, rows: Sequence[Sequence[str]]) -> list[str]:
     """Rows as lines."""
-    return aligned(rows, [column.right for column in grid.columns])[0]
+    return align_cells(rows, [column.right for column in grid.columns])[0]
 
 
 # ----------------------------------------------------------------------
@@ -85,12 +89,12 @@ def _padded(grid: Grid, rows: Sequence[Sequence[str]]) -> list[str]:
 
 def _drawn(grid: Grid, width: int) -> list[str]:
     """A table in colour, in the widest form that fits."""
-    lines = [styled(grid.title, "bold", sys.stdout), ""] if grid.title else []
+    lines = [style_text(grid.title, "bold", sys.stdout), ""] if grid.title else []
     for number, (part, heads) in enumerate(_fitting(grid, width)):
         rows = [*heads, *_cells(part)]
         padded = _padded(part, rows)
         lines += [""] if number else []
-        lines += [styled(line, "bold", sys.stdout) for line in padded[: len(heads)]]
+        lines += [style_text(line, "bold", sys.stdout) for line in padded[: len(heads)]]
         lines += [_marked(part, row, line, rows) for row, line in enumerate(padded[len(heads) :])]
     return lines
 
@@ -123,7 +127,7 @@ def _marked(grid: Grid, row: int, line: str, rows: Sequence[Sequence[str]]) -> s
         begin, end = end, end + max(map(len, cells)) + len(GAP)
         cell = line[begin:end]
         best = grid.rows[row][place] if (row, place) in grid.best else ""
-        text += cell.replace(best, styled(best, "bold green", sys.stdout)) if best else cell
+        text += cell.replace(best, style_text(best, "bold green", sys.stdout)) if best else cell
     return text
 
 

@@ -1,7 +1,7 @@
 """Listings of the yard: one list of records in five forms, quick for ten thousand of them.
 
 Columns are padded once, a terminal gets a bold header, coloured states and lines cut to its width, a pipe gets clean
-text, and nothing heavy is imported. `aligned` is the one printer of tables; `listing` lays figures out over it.
+text, and nothing heavy is imported. `align_cells` is the one printer of tables; `listing` lays figures out over it.
 """
 
 import os
@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gpuyard.cli.terminal.shown import shown
-from gpuyard.cli.terminal.streams import coloured, wrapped
+from gpuyard.cli.terminal.streams import takes_colours, wrap_text
+from gpuyard.cli.terminal.visible_text import visible_text
 from gpuyard.tables import Column
 
 GAP = "  "
@@ -26,7 +26,7 @@ STATE_COLOURS = {
 """On a terminal, for cells of a column STATE."""
 
 
-def emit(
+def print_records(
     records: Sequence[Mapping[str, Any]],
     columns: Sequence[Column],
     output: str,
@@ -41,16 +41,20 @@ def emit(
     """
     if output in ("table", "wide") and not wanted:
         shown = [column for column in columns if output == "wide" or not column.wide]
-        table(shown, [[column.cell(each) for column in shown] for each in records], cut=output == "table")
+        format_table(
+            shown, [[column.cell(each) for column in shown] for each in records], cut=output == "table"
+        )
         return
     names = list(dict.fromkeys([*fields, *(name for each in records for name in each)]))
     if wanted:
         data = frozenset(names)
         by_name = {name_of(column): column for column in columns}
-        names = chosen(wanted, list(dict.fromkeys([*by_name, *names])))
+        names = check_columns(wanted, list(dict.fromkeys([*by_name, *names])))
         if output in ("table", "wide"):
             shown = [by_name.get(name) or _data_column(name) for name in names]
-            table(shown, [[column.cell(each) for column in shown] for each in records], cut=output == "table")
+            format_table(
+                shown, [[column.cell(each) for column in shown] for each in records], cut=output == "table"
+            )
             return
         records = [
             {name: each.get(name) if name in data else by_name[name].cell(each) for name in names}
@@ -66,7 +70,7 @@ def emit(
 
 def _data_column(name: str) -> Column:
     """A column for what the table does not show of itself."""
-    return Column(name.upper().replace("_", " "), lambda each: str(flat(each.get(name))) or "-")
+    return Column(name.upper().replace("_", " "), lambda each: str(flatten_value(each.get(name))) or "-")
 
 
 def name_of(column: Column) -> str:
@@ -74,17 +78,17 @@ def name_of(column: Column) -> str:
     return column.header.lower().replace(" ", "_")
 
 
-def chosen(wanted: str, names: Sequence[str]) -> list[str]:
+def check_columns(wanted: str, names: Sequence[str]) -> list[str]:
     """The names that `--columns` gives, checked."""
     asked = [name.strip().lower() for name in wanted.split(",") if name.strip()]
     strange = [name for name in asked if name not in names]
     if not strange and asked:
         return asked
-    from gpuyard.errors import BadInput, or_meant
+    from gpuyard.errors import BadInput, suggest_end
 
     if not asked:
         raise BadInput("--columns names no column", f"There are: {', '.join(names)}.")
-    close = or_meant(strange[0], names)
+    close = suggest_end(strange[0], names)
     raise BadInput(f"there is no column {strange[0]!r}{close}", f"There are: {', '.join(names)}.")
 
 
@@ -115,7 +119,7 @@ def write_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow([_csv_cell(name) for name in names])
-    writer.writerows([[_csv_cell(flat(cell)) for cell in row] for row in rows])
+    writer.writerows([[_csv_cell(flatten_value(cell)) for cell in row] for row in rows])
 
 
 def write_parquet(names: Sequence[str], records: Sequence[Mapping[str, Any]]) -> None:
@@ -126,11 +130,11 @@ def write_parquet(names: Sequence[str], records: Sequence[Mapping[str, Any]]) ->
         import pyarrow
         from pyarrow import parquet
     except ImportError:
-        from gpuyard.extras import installing
+        from gpuyard.extras import install_text
 
         raise BadInput(
             "parquet needs pyarrow, which is not installed here",
-            f"Install it with: {installing('parquet')}\nOr take -o csv.",
+            f"Install it with: {install_text('parquet')}\nOr take -o csv.",
         ) from None
     if sys.stdout.isatty():
         raise BadInput(
@@ -152,28 +156,28 @@ def _csv_cell(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     if value.startswith(_FORMULA) and value.strip("+-$%,. 0123456789"):
-        return f"'{shown(value)}"
-    return shown(value)
+        return f"'{visible_text(value)}"
+    return visible_text(value)
 
 
-def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, cut: bool = True) -> None:
+def format_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, cut: bool = True) -> None:
     """Aligned text. On a terminal lines are cut to its width, or go on below, unless all of it was asked for."""
     heads = [column.header for column in columns]
-    lines = [heads, *[[shown(cell) for cell in row] for row in rows]]
+    lines = [heads, *[[visible_text(cell) for cell in row] for row in rows]]
     most = os.get_terminal_size(sys.stdout.fileno()).columns if cut and sys.stdout.isatty() else 0
     if most > 0 and columns[-1].wraps:
         lines = _going_on(lines, most)
-    texts, widths = aligned(lines, [column.right for column in columns])
+    texts, widths = align_cells(lines, [column.right for column in columns])
     if most > 0:
         texts = [text if len(text) <= most else text[: most - 1] + "…" for text in texts]
-    if coloured(sys.stdout):
+    if takes_colours(sys.stdout):
         if "STATE" in heads:
             _colour_states(texts, sum(widths[: heads.index("STATE")]) + len(GAP) * heads.index("STATE"))
         texts[0] = f"{_BOLD}{texts[0]}{_PLAIN}"
     sys.stdout.write("\n".join(texts) + "\n")
 
 
-def aligned(lines: Sequence[Sequence[str]], right: Sequence[bool]) -> tuple[list[str], list[int]]:
+def align_cells(lines: Sequence[Sequence[str]], right: Sequence[bool]) -> tuple[list[str], list[int]]:
     """Rows of cells as lines, and the widths of their columns; two blanks between two columns, none at the end."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     form = GAP.join(
@@ -191,7 +195,7 @@ def _going_on(lines: Sequence[list[str]], most: int) -> list[list[str]]:
         return [*lines]
     found = []
     for *others, last in lines:
-        first, *rest = wrapped(last, "", "", room) if len(last) > room else [last]
+        first, *rest = wrap_text(last, "", "", room) if len(last) > room else [last]
         found += [[*others, first], *[[*[""] * len(others), each] for each in rest]]
     return found
 
@@ -205,12 +209,12 @@ def _colour_states(texts: list[str], start: int) -> None:
             texts[number] = f"{text[:start]}{colour}{word}{_PLAIN}{text[start + len(word) :]}"
 
 
-def flat(value: Any) -> Any:
+def flatten_value(value: Any) -> Any:
     """A value as one cell: a list with blanks between its items."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | tuple):
-        return " ".join([str(flat(each)) for each in value])
+        return " ".join([str(flatten_value(each)) for each in value])
     if isinstance(value, Mapping):
-        return " ".join([f"{name}={flat(each)}" for name, each in value.items()])
+        return " ".join([f"{name}={flatten_value(each)}" for name, each in value.items()])
     return "" if value is None else value

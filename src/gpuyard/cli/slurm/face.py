@@ -107,9 +107,9 @@ def run(words: Sequence[str]) -> int:
     if first in PROGRAMS or first in INSTEAD:
         return run_program(first, rest)
     if first in COMMANDS:
-        from gpuyard.cli.line.options import called
+        from gpuyard.cli.line.options import call_command
 
-        return called(f"yard slurm {first}", first, COMMANDS[first], rest)
+        return call_command(f"yard slurm {first}", first, COMMANDS[first], rest)
     if first.split("=")[0] == "--install-links":
         folders = [first.partition("=")[2], *rest] if "=" in first else rest
         return install(folders)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from gpuyard.cli.slurm.language.stopping import Stop
-from gpuyard.cli.terminal.shown import shown, shown_lines
-from gpuyard.cli.terminal.streams import columns, wrapped
+from gpuyard.cli.terminal.streams import terminal_width, wrap_text
+from gpuyard.cli.terminal.visible_text import visible_lines, visible_text
 from gpuyard.engines.machine.job_commands import INSTEAD, VERSION
 from gpuyard.errors import YardError
 
@@ -33,13 +33,13 @@ def run_program(name: str, words: Sequence[str]) -> int:
     except Stop as stop:
         sys.stdout.flush()
         for line in stop.lines:
-            print(shown_lines(line), file=sys.stderr)
+            print(visible_lines(line), file=sys.stderr)
         return stop.code
     except YardError as wrong:
         sys.stdout.flush()
         lines = wrong.message.splitlines() or ["failed"]
         for line in [*lines, *([wrong.hint] if wrong.hint else [])]:
-            print(f"{name}: error: {shown(line)}", file=sys.stderr)
+            print(f"{name}: error: {visible_text(line)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return _INTERRUPTED
@@ -81,8 +81,8 @@ def _fitting(text: str) -> str:
     """A help text, on a terminal in lines that fit there."""
     if not sys.stdout.isatty():
         return text
-    width, lines = columns(sys.stdout), []
+    width, lines = terminal_width(sys.stdout), []
     for line in text.split("\n"):
         blanks = line[: len(line) - len(line.lstrip())]
-        lines += wrapped(line, blanks, f"{blanks}  ", width) if len(line) > width else [line]
+        lines += wrap_text(line, blanks, f"{blanks}  ", width) if len(line) > width else [line]
     return "\n".join(lines)

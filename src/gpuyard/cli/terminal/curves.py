@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuyard.quantities import memory_size, percent_text, rate_text, span
 from gpuyard.reports.table import clock
-from gpuyard.telemetry.spans import Spans, mean, most, spans
+from gpuyard.telemetry.spans import Spans, compute_mean, find_largest, find_spans
 
 Curve = Mapping[str, Any]
 ROWS = 2
@@ -73,7 +73,7 @@ def drawn(values: Sequence[float | None], full: float, blocks: str = _BLOCKS, ro
     ]
 
 
-def pictures(told: Mapping[str, Any], width: int, now_ms: int) -> list[str]:
+def draw_curves(told: Mapping[str, Any], width: int, now_ms: int) -> list[str]:
     """All curves of a job, line by line. Width 0: no terminal, and figures alone."""
     started_ms = told["started_ms"] or 0
     until_ms = max(told["ended_ms"] or now_ms, started_ms + 1)
@@ -102,15 +102,15 @@ def pictures(told: Mapping[str, Any], width: int, now_ms: int) -> list[str]:
 def _measured(
     name: str, curve: Curve, word: Callable[[float], str], started_ms: int
 ) -> tuple[str, Spans, float, str, str, str]:
-    found = spans(curve["times_ms"], curve["values"], started_ms, counts=curve["counts"])
-    top = most(found)
+    found = find_spans(curve["times_ms"], curve["values"], started_ms, counts=curve["counts"])
+    top = find_largest(found)
     about = "~" if curve["estimated"] else ""
     # What goes beyond the ask, as CPU time may where nothing limits it, stays inside the picture.
     full = max(curve["full"] or 0, top)
     scale = word(full)
     if full == curve["full"] and curve["signal"] in ("cpu", "memory"):
         scale += " asked"
-    figures = f"mean {about}{word(mean(found))}, peak {about}{word(top)}"
+    figures = f"mean {about}{word(compute_mean(found))}, peak {about}{word(top)}"
     if curve["estimated"]:
         name, scale = f"{name} ~", f"{scale} (estimated)"
     return name, found, full or 1.0, scale, figures, _HATCHED if curve["estimated"] else _BLOCKS

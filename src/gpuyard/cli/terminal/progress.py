@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from time import monotonic
 from types import TracebackType
 
-from gpuyard.cli.terminal.streams import columns, styled
+from gpuyard.cli.terminal.streams import style_text, terminal_width
 from gpuyard.quantities import percent_text
 
 REDRAW_S = 0.25
@@ -26,13 +26,13 @@ JOBS_MIN = 5000
 
 
 @contextmanager
-def busy(what: str) -> Iterator[None]:
+def show_busy(what: str) -> Iterator[None]:
     """A line that stays while something takes its time. It does not move: that would take a thread."""
     if not _watched():
         yield
         return
-    line = f"{what} …"[: columns(sys.stderr) - 1]
-    print(styled(line, "dim", sys.stderr), end="", file=sys.stderr, flush=True)
+    line = f"{what} …"[: terminal_width(sys.stderr) - 1]
+    print(style_text(line, "dim", sys.stderr), end="", file=sys.stderr, flush=True)
     try:
         yield
     finally:
@@ -81,11 +81,13 @@ class Bar:
     def _draw(self, done: int, note: str) -> None:
         """One line over the one before. A bar that wraps could not be erased, so it leaves room for the ^C."""
         percent = f"{percent_text(100 * done / self._jobs):>5}"
-        room = columns(sys.stderr) - MARGIN - len(f"{self._name}  {percent} {note}")
+        room = terminal_width(sys.stderr) - MARGIN - len(f"{self._name}  {percent} {note}")
         bar = f"{'#' * (max(0, room) * done // self._jobs):.<{room}} " if room > 0 else ""
-        line = f"{self._name} {bar}{percent} "[: columns(sys.stderr) - MARGIN]
-        note = note[: max(0, columns(sys.stderr) - MARGIN - len(line))]
-        print(f"{_ERASE_LINE}{line}{styled(note, 'dim', sys.stderr)}", end="", file=sys.stderr, flush=True)
+        line = f"{self._name} {bar}{percent} "[: terminal_width(sys.stderr) - MARGIN]
+        note = note[: max(0, terminal_width(sys.stderr) - MARGIN - len(line))]
+        print(
+            f"{_ERASE_LINE}{line}{style_text(note, 'dim', sys.stderr)}", end="", file=sys.stderr, flush=True
+        )
 
 
 def pace(done: int, jobs: int, elapsed_s: float) -> str:

@@ -7,7 +7,7 @@ import os
 import sys
 from contextlib import suppress
 
-from gpuyard.cli.terminal.shown import shown_lines
+from gpuyard.cli.terminal.visible_text import visible_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,19 +21,19 @@ _STYLES = {
 _COLUMNS = 80
 
 
-def coloured(stream: "TextIO") -> bool:
+def takes_colours(stream: "TextIO") -> bool:
     """Whether text on this stream may have colours."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return bool(os.environ.get("FORCE_COLOR")) or stream.isatty()
 
 
-def styled(text: str, style: str, stream: "TextIO") -> str:
+def style_text(text: str, style: str, stream: "TextIO") -> str:
     """The text in one of `_STYLES`, if the stream may have colours."""
-    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if style and text and coloured(stream) else text
+    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if style and text and takes_colours(stream) else text
 
 
-def columns(stream: "TextIO") -> int:
+def terminal_width(stream: "TextIO") -> int:
     """The width of the terminal; 80 where there is none, or where it does not say."""
     said = os.environ.get("COLUMNS", "")
     if said.isdecimal() and int(said) > 0:
@@ -44,7 +44,7 @@ def columns(stream: "TextIO") -> int:
         return _COLUMNS
 
 
-def wrapped(text: str, first: str, rest: str, width: int) -> list[str]:
+def wrap_text(text: str, first: str, rest: str, width: int) -> list[str]:
     """Words in lines, the first of which begins otherwise. Blanks that may not break a line become blanks."""
     lines, line = [], first
     for word in text.split(" ") if "\xa0" in text else text.split():
@@ -58,33 +58,33 @@ def wrapped(text: str, first: str, rest: str, width: int) -> list[str]:
 def result(text: str, first: str = "", rest: str = "") -> None:
     """A sentence of a result after `first`; on terminals alone in lines of whole words, that begin with `rest`."""
     line = first + text
-    if sys.stdout.isatty() and len(line) > (width := columns(sys.stdout)):
-        line = "\n".join(wrapped(text, first, rest, width))
+    if sys.stdout.isatty() and len(line) > (width := terminal_width(sys.stdout)):
+        line = "\n".join(wrap_text(text, first, rest, width))
     print(line)
 
 
-def notice(text: str, *, before: str = "", style: str = "") -> None:
+def print_notice(text: str, *, before: str = "", style: str = "") -> None:
     """A line on standard error, with `before` in a style; wrapped on terminals only, so that others can search it."""
-    text = shown_lines(text)
+    text = visible_lines(text)
     # A result is worth more than messages about it: messages that cannot be written are dropped.
     with suppress(OSError):
         if sys.stderr.isatty():
-            width = columns(sys.stderr)
+            width = terminal_width(sys.stderr)
             lines = [
-                wrapped(line, "", "", width) if len(line) > width else [line]
+                wrap_text(line, "", "", width) if len(line) > width else [line]
                 for line in (before + text).split("\n")
             ]
             text = "\n".join([part for parts in lines for part in parts])[len(before) :]
-        print(styled(before, style, sys.stderr) + text, file=sys.stderr, flush=True)
+        print(style_text(before, style, sys.stderr) + text, file=sys.stderr, flush=True)
 
 
-def aside(text: str) -> None:
+def print_aside(text: str) -> None:
     """A line for a person at a terminal; scripts and log files do without."""
     if sys.stderr.isatty():
-        notice(text)
+        print_notice(text)
 
 
-def confirmed(question: str) -> bool:
+def confirm(question: str) -> bool:
     """Ask at the terminal whether to go on. The answer is no where nobody answers."""
     while True:
         print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)

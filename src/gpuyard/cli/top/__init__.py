@@ -33,11 +33,11 @@ def top(
     try:
         import textual  # noqa: F401 (asked for here, so that the way to get it can be said)
     except ImportError:
-        from gpuyard.extras import installing
+        from gpuyard.extras import install_text
 
         raise BadInput(
             "yard top needs the package textual, which is not installed",
-            f"Install it with: {installing('ui')}",
+            f"Install it with: {install_text('ui')}",
         ) from None
     from gpuyard.api.client import Client
     from gpuyard.cli.top.app import Top

@@ -13,7 +13,7 @@ from textual.widgets import Footer, Input, Static
 from gpuyard.cli.top.colours import TenantColours
 from gpuyard.cli.top.feed import Feed, Picture
 from gpuyard.cli.top.queue_pane import QueuePane
-from gpuyard.cli.top.screens import ConfirmScreen, JobScreen, KeysScreen, LogScreen, act, said
+from gpuyard.cli.top.screens import ConfirmScreen, JobScreen, KeysScreen, LogScreen, act, error_text
 from gpuyard.cli.top.side_panes import GpusPane, TenantsPane
 from gpuyard.cli.top.use_pane import UsePane, mean_use
 from gpuyard.errors import YardError
@@ -296,7 +296,7 @@ class Top(App[None]):
         try:
             text, bad = act(verb, label), False
         except YardError as error:
-            text, bad = said(error), True
+            text, bad = error_text(error), True
         self.feed.hurry()
         if self.is_running:
             self.call_from_thread(self.notify, text, severity="error" if bad else "information", markup=False)

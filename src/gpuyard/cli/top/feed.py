@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gpuyard.api.client import Client
-from gpuyard.cli.connection.followed import AGAIN_S, CLOSE_S, LOOK_S, Followed
+from gpuyard.cli.connection.change_feed import AGAIN_S, CLOSE_S, LOOK_S, Followed
 from gpuyard.errors import YardError
 from gpuyard.wire.replies.fleet import GpuReply, OverviewReply
 

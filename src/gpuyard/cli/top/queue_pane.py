@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from gpuyard.cli.terminal.shown import shown
+from gpuyard.cli.terminal.visible_text import visible_text
 from gpuyard.cli.top.colours import DIM, HEAD, STATES, TenantColours
 from gpuyard.quantities import span
 from gpuyard.reports.table import number
@@ -222,7 +222,7 @@ class QueuePane(ScrollView, can_focus=True):
         }
         segments = []
         for fit in self._fits:
-            text = shown(texts[fit.head])
+            text = visible_text(texts[fit.head])
             segments += [Segment(_cell(text, fit), styles.get(fit.head)), Segment(GAP)]
         return segments[:-1]
 

@@ -13,8 +13,8 @@ from textual.widgets import Footer, Log, Static
 from textual.worker import get_current_worker
 
 from gpuyard.api.client import Client
-from gpuyard.cli.commands.jobs.show import story
-from gpuyard.cli.terminal.shown import shown_lines
+from gpuyard.cli.commands.jobs.show import job_lines
+from gpuyard.cli.terminal.visible_text import visible_lines
 from gpuyard.errors import YardError
 from gpuyard.wire.replies.jobs import End
 
@@ -80,9 +80,9 @@ class JobScreen(ModalScreen[None]):
         """Ask for the job."""
         try:
             with Client(timeout_s=10, patience_s=0) as yard:
-                text = "\n".join(story(yard.job(self.label)))
+                text = "\n".join(job_lines(yard.job(self.label)))
         except YardError as error:
-            text = shown_lines(f"{error.message}\n{error.hint}")
+            text = visible_lines(f"{error.message}\n{error.hint}")
         on_screen(self, partial(self._tell, text))
 
     def _tell(self, text: str) -> None:
@@ -215,7 +215,7 @@ class KeysScreen(ModalScreen[None]):
         self.query_one(".box").border_title = "keys"
 
 
-def said(error: YardError) -> str:
+def error_text(error: YardError) -> str:
     """What went wrong and what to do, for a note on the screen."""
     return f"{error.message}. {error.hint}" if error.hint else error.message
 

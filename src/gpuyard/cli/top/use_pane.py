@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from rich.segment import Segment
 
-from gpuyard.cli.terminal.shown import shown
+from gpuyard.cli.terminal.visible_text import visible_text
 from gpuyard.cli.top.colours import DIM, FREE, HEAD, WARN
 from gpuyard.cli.top.side_panes import LinesPane
 from gpuyard.quantities import percent_text, span
-from gpuyard.reports.gpus import STALE_S, known, memory
+from gpuyard.reports.gpus import STALE_S, figure_text, memory_use_text
 from gpuyard.wire.replies.fleet import GpuReply
 
 _BAR_MAX = 20
@@ -38,8 +38,10 @@ class UsePane(LinesPane):
         full = 0 if busy is None else round(bar * busy / 100)
         name = _name(gpu)
         name = name if len(name) <= longest else "…" + name[1 - longest :]
-        figures = f"{known(busy, '%'):>6}{memory(gpu):>13}{known(gpu['power_w'], ' W'):>8}"
-        figures += f"{known(gpu['temperature_c'], ' C'):>6}"
+        figures = (
+            f"{figure_text(busy, '%'):>6}{memory_use_text(gpu):>13}{figure_text(gpu['power_w'], ' W'):>8}"
+        )
+        figures += f"{figure_text(gpu['temperature_c'], ' C'):>6}"
         jobs = ", ".join([_job(each.get("user", ""), each["label"]) for each in gpu["jobs"]])
         return [
             Segment(f"{name:<{longest}}  "),
@@ -69,4 +71,4 @@ def _name(gpu: GpuReply) -> str:
 
 
 def _job(user: str, label: str) -> str:
-    return shown(f"{label} {user}" if user else label)
+    return visible_text(f"{label} {user}" if user else label)

@@ -7,12 +7,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpuyard.config.slurm.exporting_accounts import people, script
+from gpuyard.config.slurm.exporting_accounts import list_people, write_script
 from gpuyard.config.slurm.importing_policy import EASY
 from gpuyard.config.values import Config
 from gpuyard.engines.slurm.site.notes import Notes
-from gpuyard.engines.slurm.words.forms import duration_text, models_of
-from gpuyard.errors import BadInput, quoted
+from gpuyard.engines.slurm.words.forms import duration_text, guess_models
+from gpuyard.errors import BadInput, quote
 from gpuyard.model import CATALOGUE, GpuModel, Market, Node, PolicySpec, Pool, Settings
 from gpuyard.model.units import MICRO_USD, MILLI, MINUTE_MS
 
@@ -58,20 +58,20 @@ def export(config: Config, wishes: Wishes, notes: Notes) -> dict[str, str]:
     kinds = {model: types.get(model) or _type(model) for model in sorted(models)}
     head = HEAD.format(source=wishes.source)
     _leave_fleet(config, pools, notes)
-    known = people(config, wishes.users)
+    known = list_people(config, wishes.users)
     return {
         "slurm.conf": head
         + "Lines for slurm.conf.\n"
         + _slurm_conf(config, pools, kinds, wishes, known, notes),
         "gres.conf": head + "Lines for gres.conf.\n" + _gres_conf(pools, kinds, wishes),
-        "sacctmgr.sh": script(config, wishes.cluster or own, kinds, known, head, notes),
+        "sacctmgr.sh": write_script(config, wishes.cluster or own, kinds, known, head, notes),
     }
 
 
 def _type(model: str) -> str:
     """A type that is read back as the model: its name in lower case, if that is enough."""
     small = model.lower()
-    return small if models_of(small) == (model,) else model
+    return small if guess_models(small) == (model,) else model
 
 
 # -- slurm.conf ----------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ def _minutes(value_ms: int, what: str, notes: Notes) -> int:
     """Slurm keeps these in minutes or coarser; what is finer is rounded up."""
     rounded = -(-value_ms // MINUTE_MS) * MINUTE_MS
     if rounded != value_ms:
-        notes.guess(f"{quoted(what)} is rounded up to whole minutes")
+        notes.guess(f"{quote(what)} is rounded up to whole minutes")
     return rounded
 
 
@@ -133,7 +133,7 @@ def _weights(policy: PolicySpec, notes: Notes) -> list[str]:
     sayable = [each for each in policy.order if each in _WEIGHTS and each != "fifo"]
     for each in policy.order:
         if each not in _WEIGHTS:
-            notes.leave(f"order {quoted(each)}: Slurm has no such factor")
+            notes.leave(f"order {quote(each)}: Slurm has no such factor")
     if len(sayable) > 1:
         notes.guess(
             f"here {sayable[0]} decides before {sayable[1]}; Slurm adds them up, each counting {_STEP} times the next"
@@ -150,9 +150,9 @@ def _scheduler(policy: PolicySpec, notes: Notes) -> list[str]:
     kind = _BACKFILLS.get(policy.backfill, "sched/backfill")
     for rule in policy.preemption:
         if rule != "class":
-            notes.leave(f"preemption {quoted(rule)}: Slurm preempts by QOS only")
+            notes.leave(f"preemption {quote(rule)}: Slurm preempts by QOS only")
     if policy.placement != "best-fit":
-        notes.leave(f"placement {quoted(policy.placement)}: Slurm has its own")
+        notes.leave(f"placement {quote(policy.placement)}: Slurm has its own")
     lines = [f"SchedulerType={kind}"]
     if kind == "sched/backfill":
         user = (
@@ -188,7 +188,7 @@ def _hosts(pool: Pool, wishes: Wishes) -> str:
 def _node_line(pool: Pool, kinds: Mapping[str, str], wishes: Wishes, notes: Notes) -> str:
     node = pool.nodes[0]
     if node.cpu_milli % MILLI:
-        notes.guess(f"pool {quoted(pool.name)}: parts of a core are left out")
+        notes.guess(f"pool {quote(pool.name)}: parts of a core are left out")
     gpus = f" Gres=gpu:{kinds[node.gpu_model]}:{node.gpus}" if node.gpus else ""
     features = f" Feature={','.join(node.features)}" if node.features else ""
     cpus = max(1, node.cpu_milli // MILLI)
@@ -264,12 +264,12 @@ def _files(node: Node) -> str:
 def _leave_fleet(config: Config, pools: list[Pool], notes: Notes) -> None:
     for pool in pools:
         if pool.market is not Market.RESERVED:
-            notes.leave(f"market {pool.market.value} of pool {quoted(pool.name)}")
+            notes.leave(f"market {pool.market.value} of pool {quote(pool.name)}")
         for node in pool.nodes[:1]:
             if node.numa_domains > 1:
-                notes.leave(f"numa of pool {quoted(pool.name)}: say Cores= in gres.conf, or AutoDetect=nvml")
+                notes.leave(f"numa of pool {quote(pool.name)}: say Cores= in gres.conf, or AutoDetect=nvml")
         if len({node.switch for node in pool.nodes}) > 1:
-            notes.leave(f"switches of pool {quoted(pool.name)}: they go into topology.conf")
+            notes.leave(f"switches of pool {quote(pool.name)}: they go into topology.conf")
     if config.prices:
         notes.leave(f"prices of {', '.join(config.prices)}: Slurm knows no money")
     elif pools:

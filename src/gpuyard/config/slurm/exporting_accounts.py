@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from gpuyard.config.values import Config
 from gpuyard.engines.slurm.site.notes import Notes
 from gpuyard.engines.slurm.words.forms import duration_text
-from gpuyard.errors import quoted
+from gpuyard.errors import quote
 from gpuyard.model import JobClass, Tenant
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI, MINUTE_MS, NO_LIMIT_MS
@@ -29,7 +29,7 @@ set_to=$(sacctmgr -nP show assoc where account=root cluster=$CLUSTER format=user
 [ "$set_to" = {default} ] || {{ echo "the default QOS is '$set_to', not {default}" >&2; exit 1; }}"""
 
 
-def people(config: Config, more: tuple[str, ...]) -> dict[str, str]:
+def list_people(config: Config, more: tuple[str, ...]) -> dict[str, str]:
     """Users and the account each belongs to: those under `auth`, and tenants that are marked as people."""
     found = {}
     for name, account in (config.access.users if config.access else {}).items():
@@ -41,7 +41,7 @@ def people(config: Config, more: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def script(
+def write_script(
     config: Config, cluster: str, kinds: Mapping[str, str], known: Mapping[str, str], head: str, notes: Notes
 ) -> str:
     """The text of the script."""
@@ -86,9 +86,9 @@ def _whose(klass: JobClass, known: Mapping[str, str], notes: Notes) -> list[str]
         if name in known:
             lines.append(f"change user where name={name} cluster=$CLUSTER set qos+={klass.name}")
         else:
-            notes.leave(f"user {quoted(name)} of class {quoted(klass.name)}: no such user is made")
+            notes.leave(f"user {quote(name)} of class {quote(klass.name)}: no such user is made")
     notes.guess(
-        f"class {quoted(klass.name)} is given to its accounts and users (qos+=); run again, the script takes it from "
+        f"class {quote(klass.name)} is given to its accounts and users (qos+=); run again, the script takes it from "
         "nobody"
     )
     return lines
@@ -110,7 +110,7 @@ def _users(known: Mapping[str, str], of_users: list[tuple[str, str, str]]) -> li
 
 def _values(tenant: Tenant, kinds: Mapping[str, str], notes: Notes) -> str:
     quota = tenant.quota
-    owner = f"tenant {quoted(tenant.path)}"
+    owner = f"tenant {quote(tenant.path)}"
     for what, given in (("guarantee", quota.guarantee), ("borrow", quota.borrow), ("lend", quota.lend)):
         if given:
             notes.leave(f"{what} of {owner}: Slurm has limits and shares, and nothing is promised")
@@ -186,7 +186,7 @@ def _preemption(classes: tuple[JobClass, ...]) -> list[str]:
 
 def _whole_s(value_ms: int, klass: JobClass, notes: Notes) -> int:
     if value_ms % 1000:
-        notes.guess(f"the grace of class {quoted(klass.name)} is rounded up to seconds")
+        notes.guess(f"the grace of class {quote(klass.name)} is rounded up to seconds")
     return -(-value_ms // 1000)
 
 
@@ -196,5 +196,5 @@ def _wall(klass: JobClass, notes: Notes) -> str:
         return "-1"
     rounded = -(-klass.limit_ms // MINUTE_MS) * MINUTE_MS
     if rounded != klass.limit_ms:
-        notes.guess(f"the limit of class {quoted(klass.name)} is rounded up to minutes")
+        notes.guess(f"the limit of class {quote(klass.name)} is rounded up to minutes")
     return duration_text(rounded)

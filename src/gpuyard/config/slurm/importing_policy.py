@@ -5,8 +5,8 @@ from typing import Any
 from gpuyard.engines.slurm.site.gpu_types import GpuTypes
 from gpuyard.engines.slurm.site.notes import Notes
 from gpuyard.engines.slurm.site.site import SlurmSite
-from gpuyard.engines.slurm.words.forms import Unreadable, limit_ms, whole, words
-from gpuyard.errors import quoted
+from gpuyard.engines.slurm.words.forms import Unreadable, limit_ms, parse_whole, parse_words
+from gpuyard.errors import quote
 from gpuyard.model.units import DAY_MS
 from gpuyard.quantities import PRICE_USD_MAX, duration_text
 
@@ -37,12 +37,12 @@ _UNSAID = {
 def weight(site: SlurmSite, name: str) -> int:
     """A weight of the multifactor plugin; 0: not set."""
     text = site.setting(name)
-    return whole(text, name, 1 << 32) if text.isdecimal() else 0
+    return parse_whole(text, name, 1 << 32) if text.isdecimal() else 0
 
 
-def policy(site: SlurmSite, notes: Notes) -> dict[str, Any]:
+def import_policy(site: SlurmSite, notes: Notes) -> dict[str, Any]:
     """`policy` and `policies`: one policy, named `slurm`."""
-    parameters = words(site.setting("SchedulerParameters"))
+    parameters = parse_words(site.setting("SchedulerParameters"))
     entry: dict[str, Any] = {
         "order": _order(site, notes),
         "placement": "best-fit",
@@ -57,7 +57,7 @@ def policy(site: SlurmSite, notes: Notes) -> dict[str, Any]:
         notes.leave("preemption by the priority of partitions: here classes preempt")
     if "CANCEL" in mode or "SUSPEND" in mode:
         notes.leave(f"PreemptMode {mode}: a preempted job waits again")
-    if "limits" not in words(site.setting("AccountingStorageEnforce")) and site.associations:
+    if "limits" not in parse_words(site.setting("AccountingStorageEnforce")) and site.associations:
         notes.guess(
             "AccountingStorageEnforce has no 'limits': Slurm holds nobody to them, and so quotas are off"
         )
@@ -97,7 +97,7 @@ def _count(text: str, default: int) -> int:
     return min(int(text), COUNT_MAX) if text.isdecimal() and int(text) else default
 
 
-def fairness(site: SlurmSite, types: GpuTypes, notes: Notes) -> dict[str, Any]:
+def import_fairness(site: SlurmSite, types: GpuTypes, notes: Notes) -> dict[str, Any]:
     """How usage fades, and what an hour of a GPU counts."""
     found: dict[str, Any] = {}
     half_ms = limit_ms(site.setting("PriorityDecayHalfLife"), "PriorityDecayHalfLife")
@@ -122,7 +122,7 @@ def _share_weights(site: SlurmSite, types: GpuTypes, notes: Notes) -> dict[str, 
     for partition in site.partitions:
         if not partition.billing:
             notes.leave(
-                f"partition {quoted(partition.name)} has no TRESBillingWeights: Slurm counts cores in the fair "
+                f"partition {quote(partition.name)} has no TRESBillingWeights: Slurm counts cores in the fair "
                 "share, here GPUs count by their list price"
             )
         for key, value in partition.billing.items():

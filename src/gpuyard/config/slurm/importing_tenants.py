@@ -7,11 +7,11 @@ from typing import Any
 
 from gpuyard.engines.slurm.site.accounts import Association
 from gpuyard.engines.slurm.site.gpu_types import GpuTypes
-from gpuyard.engines.slurm.site.names import named, tell
+from gpuyard.engines.slurm.site.names import choose_names, tell
 from gpuyard.engines.slurm.site.notes import Notes
 from gpuyard.engines.slurm.site.site import SlurmSite
-from gpuyard.engines.slurm.words.forms import whole
-from gpuyard.errors import quoted
+from gpuyard.engines.slurm.words.forms import parse_whole
+from gpuyard.errors import quote
 from gpuyard.model.settings import TOTAL
 from gpuyard.quantities import GPU_HOURS_MAX, duration_text
 
@@ -39,9 +39,11 @@ class Places:
     """The place of every account, by Slurm's name for it."""
 
 
-def paths(site: SlurmSite) -> Places:
+def find_places(site: SlurmSite) -> Places:
     """The places of a site, always the same for the same site."""
-    names = named([each.account for each in own(site)] + [each.user for each in own(site) if each.user])
+    names = choose_names(
+        [each.account for each in own(site)] + [each.user for each in own(site) if each.user]
+    )
     parents = {each.account: each.parent for each in own(site) if not each.user}
     found: dict[str, str] = {ROOT: ""}
 
@@ -59,16 +61,16 @@ def paths(site: SlurmSite) -> Places:
     return Places(names, found)
 
 
-def tenant_of(account: str, user: str, places: Places) -> str:
+def find_tenant(account: str, user: str, places: Places) -> str:
     """The tenant of a job: its user below the place of its account."""
     above = places.paths.get(account, account)
     return "/".join(part for part in (above, places.names.get(user, user)) if part) or "slurm"
 
 
-def tenants(site: SlurmSite, types: GpuTypes, notes: Notes) -> dict[str, Any]:
+def import_tenants(site: SlurmSite, types: GpuTypes, notes: Notes) -> dict[str, Any]:
     """Entries for accounts, and for users with settings of their own."""
     found: dict[str, Any] = {}
-    names = paths(site).names
+    names = find_places(site).names
     accounts = {each.account: each for each in own(site) if not each.user}
     for account in accounts.values():
         if account.account != ROOT:
@@ -82,7 +84,7 @@ def tenants(site: SlurmSite, types: GpuTypes, notes: Notes) -> dict[str, Any]:
         if not each.user:
             continue
         if each.account not in accounts:
-            notes.leave(f"user {quoted(each.user)} is in account {quoted(each.account)}, which is not listed")
+            notes.leave(f"user {quote(each.user)} is in account {quote(each.account)}, which is not listed")
             continue
         name = tell("user", each.user, names[each.user], notes)
         entry: dict[str, Any] = {} if each.account == ROOT else {"parent": names[each.account]}
@@ -91,7 +93,7 @@ def tenants(site: SlurmSite, types: GpuTypes, notes: Notes) -> dict[str, Any]:
             continue
         if name in found:
             notes.leave(
-                f"shares and limits of user {quoted(each.user)} in account {quoted(each.account)}: "
+                f"shares and limits of user {quote(each.user)} in account {quote(each.account)}: "
                 "the name is taken, by an account or by the user elsewhere"
             )
             continue
@@ -101,22 +103,22 @@ def tenants(site: SlurmSite, types: GpuTypes, notes: Notes) -> dict[str, Any]:
     return found
 
 
-def people(site: SlurmSite, notes: Notes) -> dict[str, Any]:
+def import_people(site: SlurmSite, notes: Notes) -> dict[str, Any]:
     """Users and their places, as `auth` has them."""
-    places = paths(site).paths
+    places = find_places(site).paths
     found: dict[str, Any] = {}
     for each in own(site):
         if not each.user or each.account == ROOT or each.account not in places:
             continue
         if each.user in found:
             notes.leave(
-                f"user {quoted(each.user)} is in several accounts: under auth stands "
+                f"user {quote(each.user)} is in several accounts: under auth stands "
                 f"{found[each.user]['tenant']}, not {places[each.account]}"
             )
         elif re.fullmatch(_USER, each.user):
             found[each.user] = {"tenant": places[each.account]}
         else:
-            notes.leave(f"user {quoted(each.user)}: no name that auth allows")
+            notes.leave(f"user {quote(each.user)}: no name that auth allows")
     return found
 
 
@@ -124,7 +126,7 @@ def _entry(
     each: Association, above: Association | None, site: SlurmSite, types: GpuTypes, notes: Notes
 ) -> dict[str, Any]:
     """The settings of an account or a user, except for its place."""
-    owner = f"user {quoted(each.user)}" if each.user else f"account {quoted(each.account)}"
+    owner = f"user {quote(each.user)}" if each.user else f"account {quote(each.account)}"
     entry: dict[str, Any] = {}
     if each.share is None:
         notes.leave(f"fairshare=parent of {owner}: it gets weight 1")
@@ -199,7 +201,7 @@ def _gpus(limits: Mapping[str, str], what: str, types: GpuTypes, notes: Notes) -
             others.append(f"{key}={value}")
             continue
         name = types.model(gpu_type, notes) if gpu_type else TOTAL
-        found[name] = found.get(name, 0) + whole(value, what, 10**7)
+        found[name] = found.get(name, 0) + parse_whole(value, what, 10**7)
     if others:
         notes.leave(f"{what}: {','.join(others)}; only GPUs are limited")
     return dict(sorted(found.items(), key=lambda pair: (pair[0] != TOTAL, pair[0])))
@@ -214,7 +216,7 @@ def _budget(entry: dict[str, Any], each: Association, owner: str, site: SlurmSit
     if minutes is None:
         return
     window = _WINDOWS.get(site.setting("PriorityUsageResetPeriod").upper(), "")
-    spent = whole(minutes, "GrpTRESMins", 10**12)
+    spent = parse_whole(minutes, "GrpTRESMins", 10**12)
     if not window or not spent:
         why = "Slurm lets it fade, a budget has a window" if spent else "a budget of nothing cannot be said"
         notes.leave(f"GrpTRESMins gres/gpu={minutes} of {owner}: {why}")

@@ -19,10 +19,17 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import NamedTuple
 
-from gpuyard.control.access.people import Person, person_named
+from gpuyard.control.access.people import Person, find_person_named
 from gpuyard.control.access.people_in_force import PeopleInForce
 from gpuyard.control.access.rights import EVERYTHING, ROLES, Right, Role
-from gpuyard.control.access.tokens import CODE_NOTE, Unknown, hash_of, lives, new_id, token_id_of
+from gpuyard.control.access.tokens import (
+    CODE_NOTE,
+    Unknown,
+    derive_token_id,
+    hash_secret,
+    is_in_force,
+    make_id,
+)
 from gpuyard.control.refusals import Forbidden, Impossible, Unacceptable
 from gpuyard.control.replica.committer import Committer
 from gpuyard.control.replica.replica import Draft, Replica
@@ -78,18 +85,18 @@ class BrowserService:
                 self._people.directory.check(person.name, right, by_kernel=_by_kernel(person))
             except Forbidden as error:
                 raise Unacceptable(error.message, error.hint) from None
-        code_id = new_id()
+        code_id = make_id()
         text = f"yardcode_{code_id}_{secrets.token_hex(32)}"
 
         def make(draft: Draft) -> tuple[TokenRow, str]:
-            if person.token and not lives(self._replica.store, person.token, draft):
+            if person.token and not is_in_force(self._replica.store, person.token, draft):
                 raise Forbidden("the token was revoked", "Log in again.")
             now_ms = max(self._now_ms(), draft.state.now_ms)
             ends_ms = self._people.valid_ms() + CODE_MS
             self._count(person, now_ms)
             row = TokenRow(
                 code_id,
-                hash_of(text),
+                hash_secret(text),
                 person.name,
                 right.role.word,
                 right.tenant,
@@ -120,29 +127,29 @@ class BrowserService:
         """Trade a code for a session. Raises `Unknown` for a code that is not valid, or no longer."""
         store, match = self._replica.store, _CODE.fullmatch(code)
         row = store.tokens.find(match[1]) if match else None
-        same = hmac.compare_digest(hash_of(code), row.hash if row is not None else "0" * 64)
+        same = hmac.compare_digest(hash_secret(code), row.hash if row is not None else "0" * 64)
         if row is None or not same:
             raise Unknown("the code is not one of this yard", _ANOTHER)
         secret, key = secrets.token_hex(32), secrets.token_hex(32)
         # The id is made of the code, and an id can be there only once: two processes cannot both take one code.
-        session_id = token_id_of("browser", code)
+        session_id = derive_token_id("browser", code)
 
         def make(draft: Draft) -> BrowserSession:
             now_ms, valid_ms = max(self._now_ms(), draft.state.now_ms), self._people.valid_ms()
-            if not lives(store, row.id, draft) or store.tokens.find(session_id) is not None:
+            if not is_in_force(store, row.id, draft) or store.tokens.find(session_id) is not None:
                 raise Unknown("the code was used already", _ANOTHER)
             if row.expires_ms <= valid_ms:
                 raise Unknown(f"the code has ended: it works for {CODE_MS // SECOND_MS} s", _ANOTHER)
             ends_ms = valid_ms + SESSION_MS
             if row.made_with:
-                if not lives(store, row.made_with, draft):
+                if not is_in_force(store, row.made_with, draft):
                     raise Unknown("the token that the code was made with was revoked", _ANOTHER)
                 made_with = store.tokens.find(row.made_with)
                 ends_ms = min(ends_ms, made_with.expires_ms if made_with is not None else valid_ms)
             made = replace(
                 row,
                 id=session_id,
-                hash=hash_of(f"{self._kind}_{session_id}_{secret}_{key}"),
+                hash=hash_secret(f"{self._kind}_{session_id}_{secret}_{key}"),
                 note="browser",
                 created_ms=now_ms,
                 expires_ms=ends_ms,
@@ -159,7 +166,7 @@ class BrowserService:
         match, half = _COOKIE.fullmatch(cookie), _KEY.fullmatch(key)
         row = self._replica.store.tokens.find(match[1]) if match and half else None
         text = f"{self._kind}_{match[1]}_{match[2]}_{key}" if match else ""
-        same = hmac.compare_digest(hash_of(text), row.hash if row is not None else "0" * 64)
+        same = hmac.compare_digest(hash_secret(text), row.hash if row is not None else "0" * 64)
         if row is None or not same:
             raise Unknown("this browser is not signed in", _ANOTHER)
         if row.revoked_ms or row.expires_ms <= self._people.valid_ms():
@@ -169,7 +176,7 @@ class BrowserService:
             # Whom the kernel knew as an administrator of the machine made it over the socket, without a token.
             by_kernel = not row.made_with and right == EVERYTHING[0]
             return self._people.directory.bearer(row.user, right, row.id, row.expires_ms, by_kernel=by_kernel)
-        found = person_named(row.user)
+        found = find_person_named(row.user)
         if found is None:
             raise Unknown(f"{row.user} is no longer a user of this machine")
         return self._people.directory.placed(replace(found, token=row.id, expires_ms=row.expires_ms))
@@ -179,7 +186,7 @@ class BrowserService:
 
         def make(draft: Draft) -> None:
             row = self._replica.store.tokens.find(person.token) if person.token else None
-            if row is None or row.note != "browser" or not lives(self._replica.store, row.id, draft):
+            if row is None or row.note != "browser" or not is_in_force(self._replica.store, row.id, draft):
                 return
             now_ms = max(self._now_ms(), draft.state.now_ms)
             made = [each for each in self._replica.store.tokens.made_with(row.id) if not each.revoked_ms]

@@ -21,8 +21,8 @@ from gpuyard.control.access.people import UserDirectory
 from gpuyard.control.access.rights import ROLES, Right
 from gpuyard.control.access.tokens import Unknown
 from gpuyard.control.refusals import Forbidden, Overloaded
-from gpuyard.errors import YardError, plain, quoted
-from gpuyard.extras import installing
+from gpuyard.errors import YardError, printable_text, quote
+from gpuyard.extras import install_text
 
 if TYPE_CHECKING:
     from jwt import PyJWKClient
@@ -58,7 +58,7 @@ class Provider:
         except ModuleNotFoundError as error:
             raise YardError(
                 f"login through an identity provider needs the Python package {error.name}",
-                f"Install it with: {installing('auth')}",
+                f"Install it with: {install_text('auth')}",
             ) from error
         self._oidc, self._clocks_s = oidc, clocks_s
         self._directory = directory
@@ -106,9 +106,9 @@ class Provider:
                 "Set `auth.oidc.user_claim` in yard.yaml to a claim that it gives.",
             )
         if not re.fullmatch(USER, name):
-            raise Forbidden(f"{quoted(name[:80])} cannot be the name of a user here")
+            raise Forbidden(f"{quote(name[:80])} cannot be the name of a user here")
         if self._oidc.user_claim == "email" and claims.get("email_verified") is False:
-            raise Forbidden(f"the address {quoted(name)} is not verified by the identity provider")
+            raise Forbidden(f"the address {quote(name)} is not verified by the identity provider")
         return Vouched(name, self._right(name, claims), f"{self._oidc.issuer} {claims['sub']}")
 
     def _right(self, name: str, claims: dict[str, Any]) -> Right:
@@ -122,7 +122,7 @@ class Provider:
             if group in theirs:
                 return Right(ROLES[account.role], account.tenant)
         raise Forbidden(
-            f"{quoted(name)} is known to the identity provider, and not to this yard",
+            f"{quote(name)} is known to the identity provider, and not to this yard",
             "An administrator adds them to `auth.users`, or one of their groups to `auth.oidc.groups`, in yard.yaml.",
         )
 
@@ -196,6 +196,6 @@ def fetched(address: str, body: bytes | None = None) -> dict[str, Any]:
 
 def _away(address: str, why: object) -> Overloaded:
     """What the provider answers is another's text, also where it is told to the client."""
-    where, said = plain(address, _SAID_CHARS_MAX), plain(str(why), _SAID_CHARS_MAX)
+    where, said = printable_text(address, _SAID_CHARS_MAX), printable_text(str(why), _SAID_CHARS_MAX)
     _log.warning("the identity provider cannot be asked at %s: %s", where, said)
     return Overloaded(f"the identity provider cannot be asked at {where}: {said}", "Try again later.")

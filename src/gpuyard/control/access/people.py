@@ -26,9 +26,9 @@ from gpuyard.control.access.rights import (
     Rights,
     Role,
     Sight,
+    find_sight,
     may,
-    narrowed,
-    sight,
+    narrow_rights,
 )
 from gpuyard.control.refusals import Forbidden
 from gpuyard.wire.endpoints import Action
@@ -77,7 +77,7 @@ class Person:
     @cached_property
     def sight(self) -> Sight:
         """Whose jobs are there for them."""
-        return sight(self.rights)
+        return find_sight(self.rights)
 
     @cached_property
     def home(self) -> str:
@@ -118,18 +118,18 @@ class RunAs:
     user: str = ""
 
 
-def person(uid: int, gid: int) -> Person:
+def find_person(uid: int, gid: int) -> Person:
     """The user of this machine with this number."""
     return Person(uid, gid, _name(uid), uid in (0, os.geteuid()))
 
 
-def person_named(name: str) -> Person | None:
-    """The user of this machine with this name, as `person` calls it."""
+def find_person_named(name: str) -> Person | None:
+    """The user of this machine with this name, as `find_person` calls it."""
     try:
         entry = pwd.getpwnam(name)
     except KeyError:
         return None
-    return person(entry.pw_uid, entry.pw_gid)
+    return find_person(entry.pw_uid, entry.pw_gid)
 
 
 def _name(uid: int) -> str:
@@ -215,7 +215,7 @@ class UserDirectory:
     ) -> Person:
         """The person with this token; it never gives more than its user has. `by_kernel`: as for `check`."""
         limit = self.limit(name)
-        rights = (right,) if limit is None else narrowed([right], limit)
+        rights = (right,) if limit is None else narrow_rights([right], limit)
         if not rights:
             raise Forbidden(
                 f"the token is for {right.tenant or 'the whole yard'}, but {name} is now {limit}",
@@ -243,7 +243,7 @@ class UserDirectory:
 
     def local(self, uid: int, gid: int) -> Person:
         """The person at the other end of the Unix socket."""
-        found = person(uid, gid)
+        found = find_person(uid, gid)
         if found.admin:
             return replace(found, default_tenant=self.default_tenant(found.name))
         names = self._by_login.get(found.name, [])

@@ -9,12 +9,12 @@ import logging
 import threading
 from collections.abc import Callable
 
-from gpuyard.config.reading import access_of
+from gpuyard.config.reading import read_access
 from gpuyard.config.values import Access
 from gpuyard.control.access.oidc import Provider
 from gpuyard.control.access.people import UserDirectory
 from gpuyard.control.access.tokens import TokenService
-from gpuyard.control.parsing import Parse, here
+from gpuyard.control.parsing import Parse, run_here
 from gpuyard.control.refusals import Unacceptable
 from gpuyard.control.replica.committer import Committer
 from gpuyard.control.replica.replica import Replica
@@ -42,7 +42,7 @@ class PeopleInForce:
         access: Access | None,
         *,
         auth: bool,
-        parse: Parse = here,
+        parse: Parse = run_here,
         valid_ms: Callable[[], int] | None = None,
     ) -> None:
         """`parse` reads the texts of later versions; that of a start is read before anybody is served.
@@ -66,7 +66,7 @@ class PeopleInForce:
             else None
         )
         self.oidc = self._provider()
-        self._parse: Parse = here
+        self._parse: Parse = run_here
         self.look()
         self._parse = parse
 
@@ -113,8 +113,8 @@ class PeopleInForce:
             return None
         # The server that took it has read it within bounds. A process for it may take seconds to come, and as long
         # would rights stay in open streams here that another server took away.
-        parse = here if len(body) <= SHORT_BYTES else self._parse
-        return parse(access_of, body.decode(), f"version {live.version}")
+        parse = run_here if len(body) <= SHORT_BYTES else self._parse
+        return parse(read_access, body.decode(), f"version {live.version}")
 
     def _renew(self, access: Access) -> None:
         self.access = access

@@ -145,7 +145,7 @@ def may(rights: Rights, action: Action, tenant: str, *, own: bool = False) -> bo
     )
 
 
-def allowed(right: Right) -> dict[str, Any]:
+def list_allowed(right: Right) -> dict[str, Any]:
     """What a right lets someone do, for a page that shows no button in vain."""
     return {
         "tenant": right.tenant,
@@ -161,7 +161,7 @@ def may_give(rights: Rights, given: Right) -> bool:
     )
 
 
-def narrowed(rights: Iterable[Right], by: Right) -> Rights:
+def narrow_rights(rights: Iterable[Right], by: Right) -> Rights:
     """What is left of some rights under a limit."""
     found = [r.narrowed(by) for r in rights]
     return tuple([r for r in found if r is not None])
@@ -191,7 +191,7 @@ class Sight:
 ALL = Sight()
 
 
-def sight(rights: Rights) -> Sight:
+def find_sight(rights: Rights) -> Sight:
     """What someone with these rights sees."""
     return Sight(tuple(sorted({r.tenant for r in rights if r.role is not Role.COLLECTOR})))
 
@@ -206,7 +206,7 @@ def is_theirs(klass: JobClass, tenant: str, user: str) -> bool:
     return user in klass.users or any([below(tenant, place) for place in klass.tenants])
 
 
-def not_their_class(klass: JobClass, tenant: str, user: str, settings: Settings) -> Forbidden | None:
+def class_refusal(klass: JobClass, tenant: str, user: str, settings: Settings) -> Forbidden | None:
     """Why a job is not taken into a class. The refusal names the classes that this user may use, and no others."""
     if is_theirs(klass, tenant, user):
         return None
@@ -218,7 +218,7 @@ def not_their_class(klass: JobClass, tenant: str, user: str, settings: Settings)
     )
 
 
-def kept_classes(state: State, settings: Settings) -> Iterator[str]:
+def list_kept_classes(state: State, settings: Settings) -> Iterator[str]:
     """Live jobs that would not be accepted into their class again, in sentences: an apply takes it from none."""
     closed = {klass.name: klass for klass in settings.classes if klass.tenants or klass.users}
     if not closed:

@@ -26,9 +26,9 @@ from gpuyard.control.access.rights import ROLES, Right, Role, may_give
 from gpuyard.control.clock import time_text
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Refusal, Unacceptable
 from gpuyard.control.replica.committer import Committer
-from gpuyard.control.replica.labels import number_of
+from gpuyard.control.replica.labels import find_node
 from gpuyard.control.replica.replica import Draft, Replica
-from gpuyard.errors import quoted, remedy
+from gpuyard.errors import quote, suggest
 from gpuyard.model import NameUnbound, TokenMade, TokenRevoked
 from gpuyard.quantities import span_words
 from gpuyard.store import Store, StoreError, TokenRow
@@ -106,7 +106,7 @@ class TokenService:
         match, revoked = _TEXT.fullmatch(text), self._revoked
         row = self._replica.store.tokens.find(match[1]) if match else None
         # Compared in any case, and in the same time wherever they differ.
-        same = hmac.compare_digest(hash_of(text), row.hash if row is not None else "0" * 64)
+        same = hmac.compare_digest(hash_secret(text), row.hash if row is not None else "0" * 64)
         if row is None or not same:
             raise Unknown("the token is not one of this yard")
         if row.revoked_ms:
@@ -152,7 +152,7 @@ class TokenService:
         if person.token:
             expires_ms = min(expires_ms, person.expires_ms)
         return self._issue(
-            new_id(), asked.user, right, expires_ms, asked.note, person.signature, person.token
+            make_id(), asked.user, right, expires_ms, asked.note, person.signature, person.token
         )
 
     def login(
@@ -161,7 +161,7 @@ class TokenService:
         """A token for someone whose identity provider vouches for them. One proof is good for one token."""
         self._check_user(user, right)
         # The id is made of the proof, and an id can be there only once.
-        token_id = token_id_of("login", proof)
+        token_id = derive_token_id("login", proof)
         expires_ms = self._valid_ms() + lifetime_ms
         return self._issue(token_id, user, right, expires_ms, "login", f"{user} (login)", "", subject)
 
@@ -181,14 +181,14 @@ class TokenService:
         def make(draft: Draft) -> tuple[TokenRow, str]:
             if self._replica.store.tokens.find(token_id) or any(row.id == token_id for row in draft.tokens):
                 raise Impossible("this login was used already", "Log in again.")
-            if made_with and not lives(self._replica.store, made_with, draft):
+            if made_with and not is_in_force(self._replica.store, made_with, draft):
                 raise Forbidden("the token was revoked", "Log in again.")
             if subject:
                 self._check_bound(user, subject, draft)
             now_ms = max(self._now_ms(), draft.state.now_ms)
             row = TokenRow(
                 token_id,
-                hash_of(text),
+                hash_secret(text),
                 user,
                 right.role.word,
                 right.tenant,
@@ -241,7 +241,7 @@ class TokenService:
         role = ROLES.get(asked.role) if asked.role else limit.role if limit else Role.USER
         if role is None:
             raise Unacceptable(
-                f"unknown role {quoted(asked.role or '')}; {remedy(asked.role or '', ROLES, 'roles')}"
+                f"unknown role {quote(asked.role or '')}; {suggest(asked.role or '', ROLES, 'roles')}"
             )
         right = Right(role, self._place(asked, role, limit))
         if limit is not None and right.narrowed(limit) != right:
@@ -266,7 +266,7 @@ class TokenService:
             )
         with self._replica.lock:
             self._replica.catch_up()
-            number_of(self._replica.state, asked.user)
+            find_node(self._replica.state, asked.user)
         return Right(Role.COLLECTOR)
 
     def _for_whom(self, person: Person, user: str, limit: Right | None) -> bool:
@@ -292,8 +292,8 @@ class TokenService:
         top = asked.tenant.split("/")[0]
         tops = sorted({path.split("/")[0] for path in known})
         if asked.tenant and known and top not in tops:
-            choice = remedy(asked.tenant, dict.fromkeys([*known, *tops]), "tenants")
-            raise Unacceptable(f"unknown tenant {quoted(asked.tenant)}; {choice}")
+            choice = suggest(asked.tenant, dict.fromkeys([*known, *tops]), "tenants")
+            raise Unacceptable(f"unknown tenant {quote(asked.tenant)}; {choice}")
         return asked.tenant
 
     def _check_user(self, user: str, right: Right, *, named_here: bool = False) -> None:
@@ -321,7 +321,7 @@ class TokenService:
             row = self._replica.store.tokens.find(token_id)
             if row is None or not _concerns(person, row):
                 raise NotFound(
-                    f"there is no token {quoted(token_id)}", "`yard token list` shows those there are."
+                    f"there is no token {quote(token_id)}", "`yard token list` shows those there are."
                 )
             now_ms = max(self._now_ms(), draft.state.now_ms)
             done = {each.id for each in draft.tokens if each.revoked_ms}
@@ -348,7 +348,7 @@ class TokenService:
             ]
             if not logins:
                 raise NotFound(
-                    f"nobody has logged in as {quoted(user)} through an identity provider",
+                    f"nobody has logged in as {quote(user)} through an identity provider",
                     "`yard token list` shows the logins there were, with the note 'login'.",
                 )
             now_ms = max(self._now_ms(), draft.state.now_ms)
@@ -416,12 +416,12 @@ def token_view(row: TokenRow) -> TokenReply:
     }
 
 
-def new_id() -> str:
+def make_id() -> str:
     """An id by chance."""
     return "".join(secrets.choice(_LETTERS) for _ in range(ID_LENGTH))
 
 
-def token_id_of(what: str, proof: str) -> str:
+def derive_token_id(what: str, proof: str) -> str:
     """The id of what is made with a proof that is good for one of them."""
     number = int.from_bytes(hashlib.sha256(f"{what} {proof}".encode()).digest()[:8], "big")
     token_id = ""
@@ -431,14 +431,14 @@ def token_id_of(what: str, proof: str) -> str:
     return token_id
 
 
-def lives(store: Store, token_id: str, draft: Draft) -> bool:
+def is_in_force(store: Store, token_id: str, draft: Draft) -> bool:
     """Whether a token is there and not revoked, in the store and in a draft."""
     row = store.tokens.find(token_id)
     gone = any(each.id == token_id and each.revoked_ms for each in draft.tokens)
     return row is not None and not row.revoked_ms and not gone
 
 
-def hash_of(text: str) -> str:
+def hash_secret(text: str) -> str:
     """What is kept of a secret."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from threading import RLock
 
 from gpuyard.control.access.people import Person
-from gpuyard.control.access.rights import not_their_class
-from gpuyard.control.admission.recorded import Remembered
+from gpuyard.control.access.rights import class_refusal
+from gpuyard.control.admission.judgement_cache import Remembered
 from gpuyard.control.admission.resolving import resolve_request
-from gpuyard.control.admission.tenants import MAPPED, tenant_of, tenant_refusal
+from gpuyard.control.admission.tenants import MAPPED, choose_tenant, tenant_refusal
 from gpuyard.control.admission.wanted import Wanted
 from gpuyard.control.refusals import CouldNever, Refusal, Unacceptable
-from gpuyard.control.replica.labels import numbers_named
+from gpuyard.control.replica.labels import find_nodes
 from gpuyard.control.wording import remedies_text
 from gpuyard.core import State
-from gpuyard.core.explain.admission import never, never_able, never_paid
-from gpuyard.errors import closest, quoted, remedy
+from gpuyard.core.explain.admission import impossible_reason, is_beyond_engines, unpayable_reason
+from gpuyard.errors import find_closest, quote, suggest
 from gpuyard.model import CATALOGUE, Ask, JobSpec, Settings, Whole
 from gpuyard.quantities import duration_text, span_words
 
@@ -39,7 +39,7 @@ class Admitted:
 def admit(state: State, wanted: Wanted, person: Person) -> Admitted | Refusal:
     """What a request comes to, or why it is not taken."""
     ours, partition = _with_yard_names(wanted, state.settings)
-    tenant = tenant_of(ours, person, state)
+    tenant = choose_tenant(ours, person, state)
     if isinstance(tenant, Refusal):
         return tenant
     if refusal := tenant_refusal(person, tenant, state):
@@ -77,7 +77,7 @@ def _imageless(wanted: Wanted, state: State) -> Ask | None:
     if not wanted.image:
         return None
     ask = Ask(Whole(0), clusters=wanted.clusters, images=True)
-    return ask if never_able(ask, state) else None
+    return ask if is_beyond_engines(ask, state) else None
 
 
 def _with_yard_names(wanted: Wanted, settings: Settings) -> tuple[Wanted, str]:
@@ -99,19 +99,19 @@ def _impossible(wanted: Wanted, ask: Ask, person: Person, tenant: str, state: St
     if wanted.klass and wanted.klass not in state.classes:
         names = [*state.classes, *state.settings.qos]
         return Unacceptable(
-            f"unknown class {quoted(wanted.klass)}; {remedy(wanted.klass, names, 'classes')}",
+            f"unknown class {quote(wanted.klass)}; {suggest(wanted.klass, names, 'classes')}",
             MAPPED.format("qos"),
         )
     there = [name for name in state.models if name]
     named = [*CATALOGUE, *[model.name for model in state.settings.gpu_models], *there]
     for model in ask.models:
         if model not in named:
-            choice = remedy(model, there or named, "GPU models here")
-            return Unacceptable(f"unknown GPU model {quoted(model)}; {choice}")
+            choice = suggest(model, there or named, "GPU models here")
+            return Unacceptable(f"unknown GPU model {quote(model)}; {choice}")
     clusters = sorted({node.cluster for node in state.nodes.node})
     for cluster in ask.clusters:
         if cluster not in clusters:
-            return Unacceptable(f"unknown cluster {quoted(cluster)}; {remedy(cluster, clusters, 'clusters')}")
+            return Unacceptable(f"unknown cluster {quote(cluster)}; {suggest(cluster, clusters, 'clusters')}")
     pools = sorted({node.pool for node in state.nodes.node})
     for pool in ask.pools:
         if pool not in pools:
@@ -120,7 +120,7 @@ def _impossible(wanted: Wanted, ask: Ask, person: Person, tenant: str, state: St
     if unknown is not None:
         return unknown
     klass = state.klass_of(wanted.klass)
-    closed = not_their_class(klass, tenant, person.name, state.settings)
+    closed = class_refusal(klass, tenant, person.name, state.settings)
     if closed is not None:
         return closed
     if wanted.limit_ms > klass.limit_ms:
@@ -131,7 +131,9 @@ def _impossible(wanted: Wanted, ask: Ask, person: Person, tenant: str, state: St
         )
     labels = wanted.labels if state.settings.budgets else ()
     spec = JobSpec(tenant, ask, wanted.klass, user=person.name, labels=labels)
-    reason = never(state, spec) or never_paid(state, spec, wanted.limit_ms or klass.limit_ms)
+    reason = impossible_reason(state, spec) or unpayable_reason(
+        state, spec, wanted.limit_ms or klass.limit_ms
+    )
     if reason is None:
         return None
     change = f"What would change it: {remedies_text(reason.lifted_by)}."
@@ -141,30 +143,30 @@ def _impossible(wanted: Wanted, ask: Ask, person: Person, tenant: str, state: St
 def _no_pool(pool: str, pools: Sequence[str], state: State) -> Unacceptable:
     """A pool that is not there; a script of another cluster has its partition."""
     names = [*pools, *state.settings.partitions]
-    known = remedy(pool, names, "pools")
-    one = next(iter([*closest(pool, names), *names]), "")
+    known = suggest(pool, names, "pools")
+    one = next(iter([*find_closest(pool, names), *names]), "")
     typed = (
         f"Write --pool {one}, or sbatch -p {one}: that overrides a script's own #SBATCH --partition. "
         if one
         else ""
     )
-    return Unacceptable(f"unknown pool {quoted(pool)}; {known}", typed + MAPPED.format("partitions"))
+    return Unacceptable(f"unknown pool {quote(pool)}; {known}", typed + MAPPED.format("partitions"))
 
 
 def _unknown_names(ask: Ask, state: State) -> Unacceptable | None:
     """A node or a feature that is not there."""
     for name in (*ask.on_nodes, *ask.not_nodes):
-        if not numbers_named(state, name):
+        if not find_nodes(state, name):
             known = [name for _cluster, name in state.node_number]
-            return Unacceptable(f"unknown node {quoted(name)}; {remedy(name, known, 'nodes')}")
+            return Unacceptable(f"unknown node {quote(name)}; {suggest(name, known, 'nodes')}")
     if not ask.features:
         return None
     there = sorted({feature for node in state.nodes.node for feature in node.features})
     for group in ask.features:
         if not set(group) & set(there):
-            text = " or ".join([quoted(feature) for feature in group])
+            text = " or ".join([quote(feature) for feature in group])
             return Unacceptable(
-                f"no node has the feature {text}; {remedy(group[0], there, 'features')}",
+                f"no node has the feature {text}; {suggest(group[0], there, 'features')}",
                 "Features are in yard.yaml, under 'features' of a pool or a cluster.",
             )
     return None

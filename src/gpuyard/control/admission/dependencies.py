@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import cache
 
 from gpuyard.control.refusals import CouldNever, Unacceptable
-from gpuyard.control.replica.labels import Label, ended_as, live
+from gpuyard.control.replica.labels import Label, find_live, match_ended
 from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.phrases import count_text
-from gpuyard.core.state.dependencies import met
+from gpuyard.core.state.dependencies import is_met
 from gpuyard.model import After, AfterKind, JobState
 from gpuyard.model.jobs import FIRST_EXTERNAL_ID
 from gpuyard.store import Store
@@ -99,11 +99,11 @@ class Named:
         self._id = job_id = label.id
         # Tasks of an array are all of one tenant.
         sees = cache(sees)
-        self._live = [r for r in live(state, label) if sees(r.job.spec.tenant)]
+        self._live = [r for r in find_live(state, label) if sees(r.job.spec.tenant)]
         self._by_index: dict[int, JobRecord] = {
             r.job.array_index: r for r in self._live if r.job.array_id == job_id
         }
-        row = ended_as(label, store.history.find(job_id))
+        row = match_ended(label, store.history.find(job_id))
         self._ended_job = JobState(row.state) if row is not None and sees(row.tenant) else None
         ended = [] if self._live and not self._by_index else store.history.ends_of_array(job_id)
         self._ended = {index: JobState(how) for _id, index, tenant, how in ended if sees(tenant)}
@@ -156,7 +156,7 @@ class Named:
         return [After(kind, self._id, delay_ms, self._tasks)]
 
     def _check(self, kind: AfterKind, name: str, label: str, how: JobState) -> None:
-        if not met(kind, how):
+        if not is_met(kind, how):
             raise CouldNever(
                 f"job {name} has ended as {how.value}: the job could never start ({kind.value}:{label})",
                 "Leave the dependency out, or wait for another job.",

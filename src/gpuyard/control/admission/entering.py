@@ -36,7 +36,7 @@ TASKS_WITH_OWN = 100
 """The same where tasks have dependencies of their own: these are read and folded one by one."""
 
 
-def recipe_blob(new: NewJob, runs_as: RunAs) -> bytes:
+def make_recipe_blob(new: NewJob, runs_as: RunAs) -> bytes:
     """How to run it, as the blob that is kept."""
     wanted, recipe = new.wanted, new.recipe
     return _encoded(
@@ -104,7 +104,7 @@ def _array_variables(indices: tuple[int, ...] | None) -> dict[str, str]:
     }
 
 
-def spec_of(
+def make_spec(
     wanted: Wanted,
     admitted: Admitted,
     person: Person,
@@ -132,7 +132,7 @@ def spec_of(
     )
 
 
-def with_share_owner(ask: Ask, account: RunAs, settings: Settings) -> Ask:
+def set_share_owner(ask: Ask, account: RunAs, settings: Settings) -> Ask:
     """The ask with the owner of its share, where the shares of a GPU belong to one user: the one it runs as."""
     request = ask.gpus
     if settings.mps_users != "one" or not isinstance(request, Milli) or not account.user:
@@ -141,7 +141,7 @@ def with_share_owner(ask: Ask, account: RunAs, settings: Settings) -> Ask:
     return replace(ask, gpus=replace(request, user=account.user))
 
 
-def events_of(
+def make_events(
     wanted: Wanted, spec: JobSpec, first_id: int, now_ms: int, own: Mapping[int, tuple[After, ...]]
 ) -> Sequence[Event]:
     """The lines of the log that accept it. `own` are dependencies of single tasks of an array, by index."""
@@ -181,7 +181,7 @@ def _in_step(waits: tuple[tuple[After, ...], ...]) -> tuple[After, ...]:
     return first
 
 
-def reply_of(wanted: Wanted, tenant: str, person: Person, first_id: int, now_ms: int) -> Plain:
+def make_reply(wanted: Wanted, tenant: str, person: Person, first_id: int, now_ms: int) -> Plain:
     """What is answered, and answered again to a repetition."""
     reply = {
         "id": first_id,

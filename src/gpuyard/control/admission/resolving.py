@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from gpuyard.control.admission.wanted import Wanted
 from gpuyard.control.refusals import Unacceptable
 from gpuyard.core import State
-from gpuyard.core.explain.admission import never_able
+from gpuyard.core.explain.admission import is_beyond_engines
 from gpuyard.core.fleet.mig_geometry import gpu_milli
 from gpuyard.core.fleet.nodes import Nodes
-from gpuyard.errors import quoted
+from gpuyard.errors import quote
 from gpuyard.model import CATALOGUE, Ask, Capability, GpuModel, GpuRequest, Isolation, Mig, Milli, Node, Whole
-from gpuyard.model.gpu_names import models_meant
+from gpuyard.model.gpu_names import choose_models
 from gpuyard.model.mig import MIG_MODELS, Profile
 from gpuyard.model.units import MILLI
 from gpuyard.quantities import memory_words
@@ -37,7 +37,7 @@ def _with_our_models(wanted: Wanted, state: State) -> Wanted:
     if not wanted.gpu_models:
         return wanted
     there = [*state.models, *[model.name for model in state.settings.gpu_models]]
-    meant = [model for name in wanted.gpu_models for model in models_meant(name, there)]
+    meant = [model for name in wanted.gpu_models for model in choose_models(name, there)]
     return wanted.but(gpu_models=tuple(dict.fromkeys(meant)))
 
 
@@ -81,7 +81,7 @@ def _no_such_slice(wanted: Wanted, state: State) -> Unacceptable | None:
         for name in models
     ]
     return Unacceptable(
-        f"no GPU here can be cut to {quoted(wanted.mig)}: {'; '.join(sizes) or 'there are no GPUs'}",
+        f"no GPU here can be cut to {quote(wanted.mig)}: {'; '.join(sizes) or 'there are no GPUs'}",
         "Name one of these, or an amount of memory with --gpu-memory.",
     )
 
@@ -127,7 +127,7 @@ def _by_memory(wanted: Wanted, state: State) -> Ask | Unacceptable:
         slices = _slices(of_model.but(gpus=1), model.name, state)
         for milli, request in _parts(model, wanted.gpu_memory_mib, wanted.isolation, slices):
             ask = of_model.ask_for(request)
-            if never_able(ask, state):
+            if is_beyond_engines(ask, state):
                 unable.append(wanted.ask_for(request))
                 continue
             choices.append((milli * prices[model.name], milli, model.name, ask))

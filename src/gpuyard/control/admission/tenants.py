@@ -7,7 +7,7 @@ from gpuyard.control.access.rights import below
 from gpuyard.control.admission.wanted import Wanted
 from gpuyard.control.refusals import Forbidden, Refusal, Unacceptable
 from gpuyard.core import State
-from gpuyard.errors import quoted, remedy
+from gpuyard.errors import quote, suggest
 from gpuyard.wire.endpoints import Action
 
 OWN_NAMES_MAX = 100
@@ -17,7 +17,7 @@ _NAMED_MAX = 6
 MAPPED = "The owner of the yard can map names that scripts use, under '{}' in yard.yaml."
 
 
-def tenant_of(wanted: Wanted, person: Person, state: State) -> str | Refusal:
+def choose_tenant(wanted: Wanted, person: Person, state: State) -> str | Refusal:
     """The tenant of a job: the one that was named, else the user's own, else the user's name if there are none."""
     known = [tenant.path for tenant in state.settings.tenants]
     if not wanted.tenant and person.home:
@@ -31,7 +31,7 @@ def tenant_of(wanted: Wanted, person: Person, state: State) -> str | Refusal:
         named = [path for path in known if person.sight.knows(path)]
         choice = list(dict.fromkeys([*named, *sorted({path.split("/")[0] for path in named})]))
         return Unacceptable(
-            f"unknown tenant {quoted(wanted.tenant)}; {remedy(wanted.tenant, choice, 'tenants')}",
+            f"unknown tenant {quote(wanted.tenant)}; {suggest(wanted.tenant, choice, 'tenants')}",
             f"Tenants are in yard.yaml; below one of them your name is free: '{(choice or known)[0]}/{person.name}'. "
             + MAPPED.format("accounts"),
         )
@@ -150,9 +150,9 @@ def _no_place(person: Person, tenant: str) -> Forbidden:
     )
 
 
-def home_of(person: Person, state: State) -> str:
+def find_home(person: Person, state: State) -> str:
     """The tenant of someone's jobs that name none; empty: there is none, and such jobs are refused."""
-    found = tenant_of(Wanted(), person, state)
+    found = choose_tenant(Wanted(), person, state)
     return found if isinstance(found, str) else ""
 
 

@@ -122,7 +122,7 @@ class NewJob:
 _WANTED = frozenset([each.name for each in fields(Wanted)])
 
 
-def new_job(
+def make_job(
     *,
     command: tuple[str, ...] = (),
     warn_s: int = 0,

@@ -13,10 +13,10 @@ from gpuyard.config.compare import CHANGE_FIELDS, Change, compare, compare_peopl
 from gpuyard.config.reading import loads
 from gpuyard.config.values import Access
 from gpuyard.control.access.people import Person
-from gpuyard.control.access.rights import ALL, Sight, is_theirs, kept_classes
+from gpuyard.control.access.rights import ALL, Sight, is_theirs, list_kept_classes
 from gpuyard.control.access.tokens import revoke_all
-from gpuyard.control.fleet import Fleet, LiveCluster, chosen
-from gpuyard.control.parsing import Parse, here
+from gpuyard.control.fleet import Fleet, LiveCluster, choose_fleet
+from gpuyard.control.parsing import Parse, run_here
 from gpuyard.control.projections.ledger import closed_day
 from gpuyard.control.reading.plain_views import caps_view
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound
@@ -24,13 +24,13 @@ from gpuyard.control.replica.committer import Committer
 from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.core import State
 from gpuyard.core.explain.admission import amount_counted, amount_text, gpus_text
-from gpuyard.core.explain.budget_use import NamedUse, named_uses, own_uses
-from gpuyard.core.explain.caps import caps
-from gpuyard.core.quota.budgets import spend_of
+from gpuyard.core.explain.budget_use import NamedUse, list_named_uses, list_own_uses
+from gpuyard.core.explain.caps import find_caps
+from gpuyard.core.quota.budgets import make_spend
 from gpuyard.ledger.units import day_text
 from gpuyard.model import BudgetAction, ConfigSet, Settings
 from gpuyard.model.settings import TOTAL
-from gpuyard.store import CONFIG_ROWS, ConfigVersion, Store, VersionCause, text_hash
+from gpuyard.store import CONFIG_ROWS, ConfigVersion, Store, VersionCause, hash_text
 from gpuyard.wire.endpoints import Action
 from gpuyard.wire.replies.tenants import TenantReply
 
@@ -85,14 +85,14 @@ def put_start(draft: Draft, store: Store, start: StartFile, by: str, now_ms: int
     told of. As long as nobody has applied anything, a file that was edited is in force after a restart.
     """
     live = _last(draft, store)
-    known = live is not None and text_hash(start.text) == live.hash and start.settings == draft.state.settings
+    known = live is not None and hash_text(start.text) == live.hash and start.settings == draft.state.settings
     if known:
         return ""
     if live is None or (start.name and not start.remembered and live.how is VersionCause.START):
         version = 1 if live is None else live.version + 1
         _put(
             draft,
-            ConfigVersion(version, now_ms, by, VersionCause.START, text_hash(start.text)),
+            ConfigVersion(version, now_ms, by, VersionCause.START, hash_text(start.text)),
             start.text,
             start.settings,
         )
@@ -137,7 +137,7 @@ class Configurations:
         emulate: str,
         now_ms: Callable[[], int],
         people: Callable[[], tuple[int, Access]],
-        parse: Parse = here,
+        parse: Parse = run_here,
     ) -> None:
         """`people` returns the version in force, and its people and their rights; `parse` reads a text."""
         self._people = people
@@ -173,7 +173,7 @@ class Configurations:
         """A file as it could be put in force; raises `ConfigError` or `BadInput` with what is wrong with it."""
         config = self._parse(loads, text, name)
         seen, people = self._people()
-        notes = [] if text == NO_FILE else fleet_differences(self._fleet, chosen(config, self._emulate))
+        notes = [] if text == NO_FILE else fleet_differences(self._fleet, choose_fleet(config, self._emulate))
         if text != NO_FILE and config.access is None and people != Access():
             notes.append("the file says nothing of `auth`: people stay as they are")
         return Proposal(text, config.settings, config.access, tuple(notes), seen=seen, people=people)
@@ -221,7 +221,7 @@ class Configurations:
                 f"{person.name} may not change the configuration", "Ask the owner of the yard, or root."
             )
         store = self._replica.store
-        hash_ = text_hash(proposal.text)
+        hash_ = hash_text(proposal.text)
 
         def make(draft: Draft) -> dict[str, Any]:
             # The log is locked: no other version can come into force between this look and the write.
@@ -267,10 +267,10 @@ class Configurations:
             replica.catch_up()
             state = replica.state
             now_ms = max(self._now_ms(), state.now_ms)
-            found = named_uses(state, now_ms)
+            found = list_named_uses(state, now_ms)
             spends = [state.tenants.spend[state.tenants.budget_row[use.rule.name]] for use in found]
             told = [(use, spend.told if spend else 0) for use, spend in zip(found, spends, strict=True)]
-            return [*told, *[(use, 0) for use in own_uses(state, now_ms)]]
+            return [*told, *[(use, 0) for use in list_own_uses(state, now_ms)]]
 
 
 def _changes(live: Settings, proposal: Proposal) -> list[Change]:
@@ -284,7 +284,7 @@ def _is_same(live: ConfigVersion | None, proposal: Proposal, changes: list[Chang
     return (
         live is not None
         and not changes
-        and (proposal.seen == live.version or text_hash(proposal.text) == live.hash)
+        and (proposal.seen == live.version or hash_text(proposal.text) == live.hash)
     )
 
 
@@ -385,17 +385,17 @@ def _notes(state: State, settings: Settings) -> list[str]:
         found.append(
             f"guarantees come to {gpus_text(promised)} GPUs and the fleet has {gpus_text(there)}: not all can be kept"
         )
-    return [*found, *_overspent(state, settings), *kept_classes(state, settings)]
+    return [*found, *_overspent(state, settings), *list_kept_classes(state, settings)]
 
 
 def _overspent(state: State, settings: Settings) -> list[str]:
     """Budgets that are below what is spent and set aside already."""
-    uses, found = {use.rule.name: use for use in named_uses(state, state.now_ms)}, []
+    uses, found = {use.rule.name: use for use in list_named_uses(state, state.now_ms)}, []
     for rule in settings.budgets:
         use = uses.get(rule.name)
         if use is None or (rule.micro_usd > 0) != (use.rule.micro_usd > 0):
             continue
-        fresh = spend_of(rule)
+        fresh = make_spend(rule)
         if use.spent + use.aside <= fresh.amount:
             continue
         told = (fresh.amount, use.spent, use.aside)
@@ -466,7 +466,7 @@ def _tree(state: State, now_ms: int) -> list[TenantReply]:
                 "running": tenants.running[number],
                 "waiting": waiting[number],
                 "classes": [klass.name for klass in state.settings.classes if is_theirs(klass, path, "")],
-                **caps_view(caps(state, number, now_ms)),
+                **caps_view(find_caps(state, number, now_ms)),
             }
         )
     return rows

@@ -14,14 +14,14 @@ from gpuyard.control.clusters import Clusters
 from gpuyard.control.reading.plain_views import View
 from gpuyard.control.refusals import Forbidden, Impossible, Unacceptable
 from gpuyard.control.replica.committer import Committer
-from gpuyard.control.replica.labels import number_of
+from gpuyard.control.replica.labels import find_node
 from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.control.views.demand import gpu_rows, waiting_rows
 from gpuyard.core import State, dump, load
-from gpuyard.core.explain.layout_plan import LayoutPlan, may_cut, pinned, plan_layout
+from gpuyard.core.explain.layout_plan import LayoutPlan, list_pinned, may_cut, plan_layout
 from gpuyard.core.fleet.mig_book import Pin
 from gpuyard.core.fleet.mig_geometry import Held, PlacedSlice, layout_text
-from gpuyard.core.fleet.mig_placing import whole_free
+from gpuyard.core.fleet.mig_placing import count_whole_free
 from gpuyard.core.phrases import count_text
 from gpuyard.engines.contract import EngineError
 from gpuyard.model import LayoutPinned, LayoutReleased, Node
@@ -121,7 +121,7 @@ class LayoutRequests:
                 pieces = tuple([Slice(each.gpu, *place) for each in new for place in each.held])
                 now_ms = max(self._now_ms(), state.now_ms)
                 draft.add(LayoutPinned(now_ms, number, gpus, pieces, person.signature))
-            return {"node": name, "gpus": [_pin_view(gpu, pin) for gpu, pin in pinned(state, number)]}
+            return {"node": name, "gpus": [_pin_view(gpu, pin) for gpu, pin in list_pinned(state, number)]}
 
         return self._committer.write(make)
 
@@ -132,7 +132,7 @@ class LayoutRequests:
         def make(draft: Draft) -> dict[str, Any]:
             state = draft.state
             number = _number(state, name)
-            there = dict(pinned(state, number))
+            there = dict(list_pinned(state, number))
             chosen = _checked_gpus(state, number, gpus) if gpus is not None else tuple(there)
             _hands_off(state, number, chosen)
             mask = sum([1 << gpu for gpu in chosen if gpu in there])
@@ -162,7 +162,7 @@ def _hands_off(state: State, number: int, gpus: Iterable[int]) -> None:
 
 
 def _number(state: State, name: str) -> int:
-    return number_of(state, name)
+    return find_node(state, name)
 
 
 def _checked_gpus(state: State, number: int, gpus: Sequence[int]) -> tuple[int, ...]:
@@ -211,7 +211,7 @@ def _reserve_note(state: State, number: int, plans: Sequence[LayoutPlan]) -> lis
     """A person's request counts more than `whole_gpus`; the answer says that fewer GPUs stay whole."""
     free = state.nodes.free_mask[number]
     lost = sum([free >> each.gpu & 1 for each in plans if each.held and not each.refusal])
-    left, reserve = whole_free(state.nodes) - lost, state.settings.whole_gpus
+    left, reserve = count_whole_free(state.nodes) - lost, state.settings.whole_gpus
     if lost and left < reserve:
         return [f"it leaves {count_text(left, 'whole GPU')} free, and whole_gpus is {reserve}"]
     return []
@@ -258,7 +258,7 @@ def _node(state: State, number: int, there: There) -> View:
         "slots": geometry.slots if geometry else 0,
         "sizes": {each.name: each.memory for each in geometry.profiles} if geometry else {},
         "slices": [[*piece, used.get(piece, "")] for piece in pieces],
-        "pins": [_pin_view(gpu, pin) for gpu, pin in pinned(state, number)],
+        "pins": [_pin_view(gpu, pin) for gpu, pin in list_pinned(state, number)],
     }
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from gpuyard.control.refusals import Impossible
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.engines.observer import OwnScheduler
-from gpuyard.errors import quoted
+from gpuyard.errors import quote
 
 
 class ObservedClusters:
@@ -51,7 +51,7 @@ class ObservedClusters:
         own = self._schedulers[cluster]
         instead = f"Use {own.commands[what]} {about}" if what in own.commands else own.instead[what]
         return Impossible(
-            f"cluster {quoted(cluster)} is observed: {own.name} decides there, and nothing is changed from here",
+            f"cluster {quote(cluster)} is observed: {own.name} decides there, and nothing is changed from here",
             f"{instead}; or {own.otherwise}." if own.otherwise else f"{instead}.",
         )
 

@@ -13,7 +13,13 @@ from gpuyard.control.access.people import Person, RunAs, run_as
 from gpuyard.control.admission.admit import Admission
 from gpuyard.control.admission.crowding import Crowd, Crowding
 from gpuyard.control.admission.dependencies import Resolved, look_up, resolve
-from gpuyard.control.admission.entering import events_of, recipe_blob, reply_of, spec_of, with_share_owner
+from gpuyard.control.admission.entering import (
+    make_events,
+    make_recipe_blob,
+    make_reply,
+    make_spec,
+    set_share_owner,
+)
 from gpuyard.control.admission.wanted import NewJob, Wanted
 from gpuyard.control.clock import time_text
 from gpuyard.control.commands.observed import ObservedClusters
@@ -21,7 +27,7 @@ from gpuyard.control.commands.wishes import Gone, Outcome, Wish, check_owner
 from gpuyard.control.projections.ledger import closed_day, first_day
 from gpuyard.control.refusals import Forbidden, Impossible, Unacceptable
 from gpuyard.control.replica.committer import Committer
-from gpuyard.control.replica.labels import Label, label_of, live, number_of
+from gpuyard.control.replica.labels import Label, find_live, find_node, parse_label
 from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
@@ -86,7 +92,7 @@ class RequestService:
             self._observed.check(new.wanted.clusters, "submit")
         self._check_room()
         account = run_as(person, self._allow_root)
-        blobs = NamedBlobs(recipe_blob(new, account))
+        blobs = NamedBlobs(make_recipe_blob(new, account))
 
         def make(now_ms: int) -> Submission:
             entry = self._entry(person, new, account, blobs)
@@ -96,7 +102,7 @@ class RequestService:
                 blobs=blobs,
                 ahead=self._crowding.has_room(person, entry.crowd(0, now_ms), entry.state),
                 idempotency=key,
-                reply=lambda first_id: reply_of(new.wanted, entry.spec.tenant, person, first_id, now_ms),
+                reply=lambda first_id: make_reply(new.wanted, entry.spec.tenant, person, first_id, now_ms),
             )
 
         return self._committer.accept(make)
@@ -108,7 +114,7 @@ class RequestService:
         """
         account = run_as(person, self._allow_root)
         self._replica.catch_up()
-        entry = self._entry(person, new, account, NamedBlobs(recipe_blob(new, account)))
+        entry = self._entry(person, new, account, NamedBlobs(make_recipe_blob(new, account)))
         now_ms = max(self._now_ms(), entry.state.now_ms)
         return list(entry.events(entry.state.last_job_id + 1, now_ms))
 
@@ -118,8 +124,8 @@ class RequestService:
         admitted = self.admission.admit(state, wanted, person)
         waits = self._dependencies(new, person)
         ((name, recipe),) = blobs.items()
-        ask = with_share_owner(admitted.ask, account, state.settings)
-        spec = spec_of(wanted, admitted, person, ask, name, len(recipe), waits.after)
+        ask = set_share_owner(admitted.ask, account, state.settings)
+        spec = make_spec(wanted, admitted, person, ask, name, len(recipe), waits.after)
         return Entry(person, wanted, spec, waits, state)
 
     def _dependencies(self, new: NewJob, person: Person) -> Resolved:
@@ -155,7 +161,7 @@ class RequestService:
         if self._observed is not None:
             self._observed.check_driven("checkpoint")
         self._check_room()
-        label = label_of(text)
+        label = parse_label(text)
 
         def make(draft: Draft) -> dict[str, Any]:
             records = _seen(person, draft.state, label)
@@ -214,7 +220,7 @@ class RequestService:
 
         def make(draft: Draft) -> dict[str, Any]:
             state = draft.state
-            number = number_of(state, name)
+            number = find_node(state, name)
             if self._observed is not None:
                 self._observed.check((state.nodes.node[number].cluster,), "nodes")
             wanted = event(max(self._now_ms(), state.now_ms), number)
@@ -283,9 +289,9 @@ class Entry:
         """The lines of the log that accept it; with a limit, it is counted there, or refused."""
         if limit is not None:
             limit.check(self.person, self.crowd(first_id, now_ms), self.state)
-        return events_of(self.wanted, self.spec, first_id, now_ms, self.waits.own or {})
+        return make_events(self.wanted, self.spec, first_id, now_ms, self.waits.own or {})
 
 
 def _seen(person: Person, state: State, label: Label) -> list[JobRecord]:
     """The live jobs of a label that the person may see."""
-    return [record for record in live(state, label) if person.sight.sees(record.job.spec.tenant)]
+    return [record for record in find_live(state, label) if person.sight.sees(record.job.spec.tenant)]

@@ -12,11 +12,11 @@ from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import MOVES
 from gpuyard.control.commands.observed import ObservedClusters
 from gpuyard.control.refusals import Forbidden, Impossible, Refusal, Unacceptable
-from gpuyard.control.replica.labels import Label, label_in, many_live
+from gpuyard.control.replica.labels import Label, make_live_finder, read_label
 from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.errors import quoted
+from gpuyard.errors import quote
 from gpuyard.model import AttemptState, Capability, JobState, Requested, StopCause, Verb
 from gpuyard.wire.endpoints import DOES, Action
 
@@ -102,7 +102,7 @@ class Wish:
         """Write the next batch; what became of each of its jobs, to be entered once it is on disk."""
         if self._todo is None:
             self._name()
-            self._todo = self._line_up(many_live(draft.state, self._labels()))
+            self._todo = self._line_up(make_live_finder(draft.state, self._labels()))
             most = FEW if len(self.asked) <= FEW else self.batch
         else:
             most = self.batch
@@ -129,13 +129,13 @@ class Wish:
         replica.catch_up()
         self._name()
         with replica.lock:
-            find = many_live(replica.state, self._labels())
+            find = make_live_finder(replica.state, self._labels())
         self._todo = self._line_up(find)
 
     def _name(self) -> None:
         for asked in self.asked:
             try:
-                asked.label = label_in(asked.said)
+                asked.label = read_label(asked.said)
             except Unacceptable as error:
                 asked.error = error
 
@@ -211,7 +211,7 @@ def _cannot_freeze(state: State, record: JobRecord) -> Refusal | None:
         return None
     label = record.job.label
     return Impossible(
-        f"job {label} runs on cluster {quoted(unable[0])}, which cannot freeze jobs",
+        f"job {label} runs on cluster {quote(unable[0])}, which cannot freeze jobs",
         f"`yard requeue {label}` lets it wait again.",
     )
 

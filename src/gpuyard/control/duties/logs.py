@@ -13,13 +13,13 @@ CLOSE_S = 2.0
 """What is under way is sent again by the next server."""
 
 
-def senders(
+def make_senders(
     sinks: Sequence[SinkSpec], folder: Path, replica: Replica, clusters: Clusters, now_ms: Callable[[], int]
 ) -> tuple[Sends, ...]:
     """One for each receiver; without any, nothing of it is loaded."""
     if not sinks:
         return ()
-    from gpuyard.control.upkeep.shipping import Shipper  # noqa: PLC0415 (only where there is a receiver)
+    from gpuyard.control.upkeep.log_sender import Shipper  # noqa: PLC0415 (only where there is a receiver)
 
     return tuple([Shipper(spec, folder, replica, clusters, now_ms) for spec in sinks])
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from gpuyard.control.duties.duty import BackOff, Duty, Turn
-from gpuyard.control.upkeep.filling import IDLE_S, PAUSE_S, Filler
+from gpuyard.control.upkeep.projection_filler import IDLE_S, PAUSE_S, Filler
 
 
 def duties(filler: Filler) -> Sequence[Duty]:

@@ -18,7 +18,7 @@ def duties(
     """Of each server, where yard.yaml names one. `here`: clusters that are this machine, which has a watch."""
     if spec is None:
         return ()
-    from gpuyard.control.upkeep.asking import Asking  # noqa: PLC0415 (only where there is one)
+    from gpuyard.control.upkeep.prometheus_reader import Asking  # noqa: PLC0415 (only where there is one)
 
     asking = Asking(spec, replica, watch, now_ms, here)
     watch.asking = asking

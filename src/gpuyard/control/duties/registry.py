@@ -22,7 +22,7 @@ from gpuyard.control.duties import (
 )
 from gpuyard.control.duties.duty import Duty
 from gpuyard.control.replica.replica import Replica
-from gpuyard.control.upkeep.filling import Filler
+from gpuyard.control.upkeep.projection_filler import Filler
 from gpuyard.control.upkeep.reserve import Reserve
 from gpuyard.control.upkeep.retention import Pruner
 from gpuyard.control.upkeep.watching import Watch

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from gpuyard.control.duties.duty import CLOSE_S, Duty, DutyRecord, Turn
 from gpuyard.engines.contract import EngineError
-from gpuyard.errors import YardError, words_of
+from gpuyard.errors import YardError, error_text
 from gpuyard.store import Fenced
 
 EXPLAINED = (YardError, EngineError, OSError, sqlite3.Error)
@@ -105,7 +105,7 @@ class RunningDuty:
                 return self._elsewhere()
             why = duty.trouble()
         except Exception as error:
-            self.record = self.record.after(began_s, self._clock_s(), words_of(error) or repr(error))
+            self.record = self.record.after(began_s, self._clock_s(), error_text(error) or repr(error))
             if self.record.why != self._said and not self._closing.is_set():
                 self._log(error, duty.undone)
             self._said = self.record.why
@@ -122,7 +122,7 @@ class RunningDuty:
         return self.duty.follower_s
 
     def _log(self, error: Exception, undone: str) -> None:
-        text = f"{undone}: {words_of(error)}" if undone else words_of(error)
+        text = f"{undone}: {error_text(error)}" if undone else error_text(error)
         if isinstance(error, EXPLAINED):
             self._logger.warning("%s: %s", self.duty.name, text)
         else:

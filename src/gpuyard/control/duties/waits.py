@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from gpuyard.control.duties.duty import Duty, Turn
 from gpuyard.control.replica.replica import Replica
-from gpuyard.control.upkeep.waiting import LOOK_S, WaitMeter
+from gpuyard.control.upkeep.wait_recorder import LOOK_S, WaitMeter
 from gpuyard.core.explain.causes import Elsewhere
 
 

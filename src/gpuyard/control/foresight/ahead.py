@@ -15,17 +15,17 @@ from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.admission.wanted import NewJob
 from gpuyard.control.commands.requests import RequestService
-from gpuyard.control.foresight.oracle import Foresight, Question, answer_of, cost_of, foresee, how_of
+from gpuyard.control.foresight.oracle import Foresight, Question, answer_of, estimate_cost, foresee, how_of
 from gpuyard.control.refusals import CouldNever, Overloaded
-from gpuyard.control.replica.labels import Label, live
+from gpuyard.control.replica.labels import Label, find_live
+from gpuyard.control.replica.questions import QuestionRunner, StatePassed
 from gpuyard.control.replica.replica import Replica
-from gpuyard.control.replica.thought import QuestionRunner, StatePassed
 from gpuyard.control.views.views import Views
 from gpuyard.model import JobSpec, JobState
 from gpuyard.model.serialise import from_plain
 from gpuyard.model.units import DAY_MS, MINUTE_MS, NO_LIMIT_MS
 from gpuyard.sim.calibration import GivenEstimate, Track
-from gpuyard.sim.forecast import quantile
+from gpuyard.sim.forecast import find_quantile
 from gpuyard.sim.pastjobs import PastJob
 from gpuyard.store import HistoryQuery, HistoryRow, Store
 
@@ -118,7 +118,7 @@ class Foresights:
         with replica.lock:
             replica.catch_up()
             key = (replica.seq, label, seed)
-            records = [r for r in live(replica.state, label) if sight.sees(r.job.spec.tenant)]
+            records = [r for r in find_live(replica.state, label) if sight.sees(r.job.spec.tenant)]
             waiting = [record for record in records if record.state is JobState.PENDING]
             kept = self._kept.get(key)
             if waiting and kept is not None and time.monotonic() - kept[0] < KEPT_S:
@@ -159,7 +159,7 @@ class Foresights:
 
     def _learned(self, found: Foresight, job_id: int, now_ms: int, seed: int) -> dict[str, Any]:
         self._settle()
-        raw = {percent: quantile(found.waits_ms, percent, found.runs) for percent in PERCENTS}
+        raw = {percent: find_quantile(found.waits_ms, percent, found.runs) for percent in PERCENTS}
         told = {p: None if w is None else self._track.stretched(p, w, now_ms) for p, w in raw.items()}
         if told[50] is not None and told[90] is not None:
             told[90] = max(told[50], told[90])
@@ -229,5 +229,5 @@ class Foresights:
             "nodes": found.nodes,
             "why": found.reasons,
             "helps": found.helps,
-            "cost": cost_of(found, tasks),
+            "cost": estimate_cost(found, tasks),
         }

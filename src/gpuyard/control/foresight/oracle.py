@@ -5,15 +5,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuyard.control.replica.thought import QuestionContext
+from gpuyard.control.replica.questions import QuestionContext
 from gpuyard.control.wording import help_flags, help_text, remedies_text
 from gpuyard.core import State, apply, decide
-from gpuyard.core.estimate.after import stuck
+from gpuyard.core.estimate.dependencies_met import stuck_reason
 from gpuyard.core.estimate.estimate import estimate
 from gpuyard.core.explain.budget_use import behind_text
 from gpuyard.core.explain.explain import explain
 from gpuyard.core.explain.long_line import LOOKED_AT_MAX, is_long, shorten
-from gpuyard.core.explain.quota_reasons import without_names
+from gpuyard.core.explain.quota_reasons import mask_names
 from gpuyard.core.fleet.bits import positions
 from gpuyard.core.fleet.shapes import charge_milli
 from gpuyard.core.jobs.records import JobRecord
@@ -106,7 +106,7 @@ def foresee(
     found.level, found.history_jobs = LEVELS[level], past.run_times.count
     found.bound_ms, found.how = estimate(state, policy, now_ms, record)
     _explained(found, state, policy, now_ms, record, question.all_tenants)
-    if record.held or not record.shape.ways or stuck(state, record):
+    if record.held or not record.shape.ways or stuck_reason(state, record):
         # No run forward would release it.
         return found
     if record.begin_ms - now_ms > HORIZON_MS:
@@ -174,7 +174,7 @@ def _explained(
             return
     why = explain(state, policy, record.id, now_ms)
     if why is not None:
-        reasons = why.reasons if all_tenants else [without_names(reason) for reason in why.reasons]
+        reasons = why.reasons if all_tenants else [mask_names(reason) for reason in why.reasons]
         found.reasons = [
             {"by": r.by, "text": r.text, "lifted_by": remedies_text(r.lifted_by)} for r in reasons
         ]
@@ -268,7 +268,7 @@ def _how(found: Foresight, now_ms: int, stretch: Mapping[int, int], scores: int)
     return "; ".join(parts)
 
 
-def cost_of(found: Foresight, tasks: int) -> dict[str, Any]:
+def estimate_cost(found: Foresight, tasks: int) -> dict[str, Any]:
     """What it costs at most, and what is to be expected, in micro-dollars; None: it cannot be told."""
 
     def micro_usd(run_ms: int) -> int:

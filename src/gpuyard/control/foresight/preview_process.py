@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuyard.core.state.dump import load
 from gpuyard.engines.machine import processes
-from gpuyard.sim.preview import PreviewRequest, preview
+from gpuyard.sim.preview import PreviewRequest, run_preview
 
 TOLD_EVERY_S = 0.2
 NICENESS = 5
@@ -35,7 +35,7 @@ def main() -> None:
             told_s = time.monotonic()
             _say({"progress": {"side": side, "done": done, "jobs": jobs}})
 
-    _say({"preview": preview(asked, rows, progress)})
+    _say({"preview": run_preview(asked, rows, progress)})
 
 
 def _say(line: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 
-from gpuyard.control.replica.labels import attempt_of, key_of
+from gpuyard.control.replica.labels import current_key, parse_attempt_key
 from gpuyard.control.replica.replica import Replica
 from gpuyard.core import State
 from gpuyard.core.fleet.bits import positions
@@ -31,7 +31,7 @@ from gpuyard.engines.contract import (
 from gpuyard.model import AttemptState, Capability, Event, LayoutMade, Node, Outcome, StopCause, Verb
 from gpuyard.model.mig import Slice
 from gpuyard.model.units import NO_LIMIT_MS
-from gpuyard.wire.partition_names import named
+from gpuyard.wire.partition_names import choose_partition
 
 FIRST_RETRY_MS = 1_000
 MAX_RETRY_MS = 30_000
@@ -88,7 +88,7 @@ class Todo:
     forget: list[str] = field(default_factory=list)
 
 
-def todo(
+def find_todo(
     live: Mapping[str, JobRecord],
     reports: Mapping[str, AttemptReport],
     lost: Container[str],
@@ -137,13 +137,13 @@ def by_turns(records: list[JobRecord]) -> list[JobRecord]:
     return sorted(records, key=lambda record: (turn[record.id], before[record.job.spec.user], record.id))
 
 
-def strays(
+def find_strays(
     yard: str, owned: Container[str], listing: Mapping[str, AttemptReport], pace: RetryPace, now_ms: int
 ) -> tuple[list[StopRequest], list[str]]:
     """Attempts that the engine knows and that are not `owned`: those to stop, and those over, to be forgotten."""
     halts, over = [], []
     for key, report in listing.items():
-        if key in owned or attempt_of(yard, key) is None:
+        if key in owned or parse_attempt_key(yard, key) is None:
             continue
         if report.phase is Phase.ENDED:
             over.append(key)
@@ -172,7 +172,7 @@ def _grace_ms(record: JobRecord) -> int:
     return record.klass.grace_ms
 
 
-def launch(yard: str, state: State, record: JobRecord, recipe: Recipe) -> Launch:
+def make_launch(yard: str, state: State, record: JobRecord, recipe: Recipe) -> Launch:
     """The start of a job's current attempt."""
     job, spec = record.job, record.job.spec
     nodes = state.nodes.node
@@ -182,7 +182,7 @@ def launch(yard: str, state: State, record: JobRecord, recipe: Recipe) -> Launch
         for g in record.grants
     ]
     return Launch(
-        key=key_of(yard, record),
+        key=current_key(yard, record),
         job_id=job.id,
         attempt=record.attempt,
         label=job.label,
@@ -195,7 +195,9 @@ def launch(yard: str, state: State, record: JobRecord, recipe: Recipe) -> Launch
         array_id=job.array_id,
         array_index=job.array_index,
         cluster=nodes[record.grants[0].node].cluster,
-        partition=named(pool, spec.partition or ",".join(spec.ask.pools), state.settings.partitions),
+        partition=choose_partition(
+            pool, spec.partition or ",".join(spec.ask.pools), state.settings.partitions
+        ),
         account=spec.tenant,
         qos=record.klass.name,
     )

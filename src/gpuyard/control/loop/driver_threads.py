@@ -16,7 +16,7 @@ from gpuyard.control.loop.observe import Difference
 from gpuyard.control.loop.observing import Recorder
 from gpuyard.engines.contract import EngineError, Stale
 from gpuyard.engines.observer import ForeignJob
-from gpuyard.errors import YardError, words_of
+from gpuyard.errors import YardError, error_text
 from gpuyard.store import Fenced
 
 _log = logging.getLogger(__name__)
@@ -152,9 +152,12 @@ class DriverThreads:
             except Exception as error:
                 busy = False
                 known = isinstance(error, YardError | EngineError | OSError)
-                if self._note(cluster, (words_of(error) if known else repr(error),)):
+                if self._note(cluster, (error_text(error) if known else repr(error),)):
                     _log.error(
-                        "driving cluster %s: %s", cluster, words_of(error), exc_info=None if known else error
+                        "driving cluster %s: %s",
+                        cluster,
+                        error_text(error),
+                        exc_info=None if known else error,
                     )
             pause_s = FIRST_TICK_S if busy else min(TICK_S, 2 * pause_s)
             self._stopping.wait(REST_S)

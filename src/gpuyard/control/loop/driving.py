@@ -21,13 +21,13 @@ from gpuyard.control.loop.act import (
     LayoutKeeper,
     RetryPace,
     Todo,
-    launch,
-    strays,
-    todo,
+    find_strays,
+    find_todo,
+    make_launch,
 )
-from gpuyard.control.loop.memory import Witness
-from gpuyard.control.loop.observe import Difference, by_key, compare, refused
-from gpuyard.control.replica.labels import key_of
+from gpuyard.control.loop.folder_memory import Witness
+from gpuyard.control.loop.observe import Difference, compare, index_by_key, refused_event
+from gpuyard.control.replica.labels import current_key
 from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
@@ -197,7 +197,7 @@ class Driver:
                 at = (record.id, record.attempt)
                 key = before.get(at)
                 if key is None:
-                    key = key_of(self.yard, record)
+                    key = current_key(self.yard, record)
                     self._unasked[key] = None
                 else:
                     kept += 1
@@ -235,7 +235,7 @@ class Driver:
         errors: list[str] = []
         if keys:
             try:
-                seen.reports = by_key(self.engine.status(keys))
+                seen.reports = index_by_key(self.engine.status(keys))
             except Stale:
                 raise
             except EngineError as error:
@@ -257,7 +257,9 @@ class Driver:
         if not gone:
             return False
         with self.replica.lock:
-            told = {key_of(self.yard, r) for r in self.replica.state.running.values() if r.cause is not None}
+            told = {
+                current_key(self.yard, r) for r in self.replica.state.running.values() if r.cause is not None
+            }
         return any([key not in told for key in gone])
 
     def _look_at_nodes(self, seen: Sighting, errors: list[str], now_ms: int) -> None:
@@ -301,7 +303,7 @@ class Driver:
             live = self._live(replica.state)
             seen = {**self._reports, **{key: AttemptReport(key, Phase.UNKNOWN) for key in self._unasked}}
             late = [k for k, ms in self._unknown_since.items() if now_ms - ms >= self._lost_ms]
-            wanted = todo(live, seen, frozenset(late), self._pace, now_ms)
+            wanted = find_todo(live, seen, frozenset(late), self._pace, now_ms)
         self._reports = {}
         self._set_time(wanted, now_ms, began_ns)
         self._by_pieces("stop", wanted.halts, lambda halts: self._stop(halts, now_ms, deeds), deeds)
@@ -440,9 +442,9 @@ class Driver:
                     # It has ended meanwhile, or is to start elsewhere.
                     continue
                 if recipe is None:
-                    ends.append(refused(record, "how to run it was deleted", now_ms))
+                    ends.append(refused_event(record, "how to run it was deleted", now_ms))
                 else:
-                    launches.append((record, launch(self.yard, state, record, recipe)))
+                    launches.append((record, make_launch(self.yard, state, record, recipe)))
                     self._pace.made("start", key, now_ms)
                     self._unasked.pop(key, None)
             last_job_id = state.last_job_id
@@ -460,7 +462,7 @@ class Driver:
                 answered = False
         for (record, wanted), reply in zip(launches, replies, strict=False):
             if reply.answer is Answer.REFUSED:
-                ends.append(refused(record, reply.why, now_ms, reply.exit_code))
+                ends.append(refused_event(record, reply.why, now_ms, reply.exit_code))
             elif reply.answer in (Answer.UNSURE, Answer.LATER):
                 deeds.errors.append(f"start {wanted.key}: {reply.why}")
                 self.late[wanted.key] = reply.why
@@ -505,9 +507,11 @@ class Driver:
             state = self.replica.state
             here = self._live(state)
             # An attempt that the replica has elsewhere is nothing to stop here: its node may have changed its cluster.
-            owned = {key_of(self.yard, r) for r in state.running.values()} if self.others else here.keys()
+            owned = (
+                {current_key(self.yard, r) for r in state.running.values()} if self.others else here.keys()
+            )
             self.difference = compare(self.yard, here, owned, listing)
-            halts, over = strays(self.yard, owned, by_key(listing), self._pace, now_ms)
+            halts, over = find_strays(self.yard, owned, index_by_key(listing), self._pace, now_ms)
             if self._witness is not None:
                 halts = [halt for halt in halts if halt.key not in self._witness.adopted]
                 self._witness.tell(self.replica.seq, state.last_job_id, now_ms, starts=False)

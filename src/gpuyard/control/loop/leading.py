@@ -16,14 +16,14 @@ from gpuyard.control.clock import Steady
 from gpuyard.control.commands.configs import StartFile, put_start
 from gpuyard.control.loop.driver_threads import DriverThreads
 from gpuyard.control.loop.driving import Heard
+from gpuyard.control.loop.folder_memory import Witness
 from gpuyard.control.loop.loop import Controller, Step
-from gpuyard.control.loop.memory import Witness
 from gpuyard.control.loop.observing import FIRST_MS, Recorder
-from gpuyard.control.replica.replica import Draft, Judged, Replica, judged_of
+from gpuyard.control.replica.replica import Draft, Judged, Replica, read_judged
 from gpuyard.control.replica.tally import Histogram
 from gpuyard.engines.contract import Engine, EngineError, Stale
 from gpuyard.engines.observer import ForeignJob, Observer
-from gpuyard.errors import YardError, words_of
+from gpuyard.errors import YardError, error_text
 from gpuyard.model import ClockSet
 from gpuyard.store import Fenced, Lease, StoreError
 
@@ -190,13 +190,13 @@ class Leader:
             self._clock.go_on(self._replica.state.now_ms)
             self._keep_clock(self._clock, self._replica.state.skipped_ms)
         self._configure(None)
-        self._replica.judged = judged_of(self._replica.store.reasons.read())
+        self._replica.judged = read_judged(self._replica.store.reasons.read())
         self._drop_unread()
         self.standing.error = ""
 
     def _failed(self, what: str, error: Exception) -> None:
         ours = isinstance(error, YardError | EngineError | OSError)
-        text = f"{what}: {words_of(error) if ours else repr(error)}"
+        text = f"{what}: {error_text(error) if ours else repr(error)}"
         if text != self.standing.error:
             # Trouble with the store or the engine explains itself; anything else is ours, with all it can tell.
             known = isinstance(error, StoreError | EngineError)
@@ -396,6 +396,6 @@ class Leader:
             return bool(call())
         except Exception as error:
             # News are a convenience, the tick comes anyway; but a call that fails at once must not spin.
-            _log.debug("listening: %s", words_of(error))
+            _log.debug("listening: %s", error_text(error))
             self._stopping.wait(TICK_S)
             return False

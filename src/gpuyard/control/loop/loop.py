@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from gpuyard.control.loop.driving import LISTING_EVERY_MS, LOST_MS, NODES_EVERY_MS, Driver, Heard, Sighting
-from gpuyard.control.loop.memory import Witness
+from gpuyard.control.loop.folder_memory import Witness
 from gpuyard.control.loop.observe import (
     Difference,
     attempt_events,
     engine_events,
-    lost,
+    lost_event,
     node_events,
-    withdrawn,
+    withdrawn_event,
 )
 from gpuyard.control.replica.replica import Draft, Judged, Replica
-from gpuyard.core.explain.budget_use import reached
+from gpuyard.core.explain.budget_use import find_reached
 from gpuyard.core.schedule.decide import decide
 from gpuyard.engines.contract import Engine, Phase
 from gpuyard.model import (
@@ -216,7 +216,7 @@ class Controller:
             if report.phase is Phase.ENDED:
                 continue
             if key in seen.barred:
-                draft.add(lost(record, now_ms))
+                draft.add(lost_event(record, now_ms))
             elif key in seen.overdue and record.phase is AttemptState.STARTING:
                 draft.add(AttemptUnknown(now_ms, record.id, record.attempt))
 
@@ -233,7 +233,7 @@ class Controller:
             elif now_ms - since_ms >= SILENT_MS:
                 why = f"cluster {cluster} does not answer"
                 for record in driver.withdraw(draft.state):
-                    draft.add(withdrawn(record, why, now_ms))
+                    draft.add(withdrawn_event(record, why, now_ms))
                 nodes = draft.state.nodes
                 for number, node in enumerate(nodes.node):
                     if node.cluster == cluster and not nodes.down[number]:
@@ -249,7 +249,7 @@ class Controller:
             # What is left is for cancels and ends, and nothing is stopped for a job that could not start.
             return
         if state.tenants.budget_row:
-            for told in reached(state, now_ms):
+            for told in find_reached(state, now_ms):
                 draft.add(told)
         asks = self._learner.look(state) if state.arrivals >= self._learner.due else None
         if asks is not None:

@@ -5,7 +5,7 @@ from collections.abc import Container, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from gpuyard.control.clock import PARTED_MS
-from gpuyard.control.replica.labels import attempt_of
+from gpuyard.control.replica.labels import parse_attempt_key
 from gpuyard.core import State
 from gpuyard.core.fleet.mig_geometry import PlacedSlice
 from gpuyard.core.fleet.mig_placing import pin_flaw
@@ -102,7 +102,7 @@ def _ended_ms(record: JobRecord, report: AttemptReport, now_ms: int) -> int:
     return ended_ms if record.started_ms <= ended_ms < now_ms else 0
 
 
-def lost(record: JobRecord, now_ms: int) -> Event:
+def lost_event(record: JobRecord, now_ms: int) -> Event:
     """The end of an attempt that was stopped and that the engine does not know: it is gone, with no more to say."""
     outcome = Outcome.NODE_FAIL
     if record.cause is not None:
@@ -113,13 +113,13 @@ def lost(record: JobRecord, now_ms: int) -> Event:
     )
 
 
-def withdrawn(record: JobRecord, why: str, now_ms: int) -> Event:
+def withdrawn_event(record: JobRecord, why: str, now_ms: int) -> Event:
     """The end of an attempt that no engine was asked for: its job waits again, unless it was being cancelled."""
     outcome = Outcome.CANCELLED if record.cause is StopCause.CANCEL else Outcome.PREEMPTED
     return AttemptEnded(now_ms, record.id, record.attempt, outcome, record.saved_ms, 0, why)
 
 
-def refused(record: JobRecord, why: str, now_ms: int, code: int = 0) -> Event:
+def refused_event(record: JobRecord, why: str, now_ms: int, code: int = 0) -> Event:
     """The end of an attempt that the engine will not start; `code`: its exit code."""
     return AttemptEnded(now_ms, record.id, record.attempt, Outcome.FAILED, record.saved_ms, code, why)
 
@@ -151,7 +151,7 @@ def _saved_ms(record: JobRecord, checkpoint_ms: int, ended_ms: int) -> int:
     return record.saved_ms + max(0, at_ms - record.started_ms - restart_ms)
 
 
-def known_node(state: State, node: Node, others: Set[str] = frozenset()) -> int | None:
+def find_node(state: State, node: Node, others: Set[str] = frozenset()) -> int | None:
     """The number of a node that the replica has; None: it is new.
 
     A node of a cluster that nobody drives any more, `others` being driven by other engines, is the node of that name:
@@ -178,7 +178,7 @@ def node_events(
     added = 0
     there: set[int] = set()
     for report in reports:
-        number = known_node(state, report.node, others)
+        number = find_node(state, report.node, others)
         taken, why = _foreign(report)
         there.add(number if number is not None else -1)
         if number is None:
@@ -293,7 +293,7 @@ def _foreign(report: NodeReport) -> tuple[int, str]:
     return mask, "; ".join([f"GPU {', '.join(gpus)}: {user}" for user, gpus in users.items()])
 
 
-def by_key(reports: Sequence[AttemptReport]) -> Mapping[str, AttemptReport]:
+def index_by_key(reports: Sequence[AttemptReport]) -> Mapping[str, AttemptReport]:
     """Reports by the attempt they are about."""
     return {report.key: report for report in reports}
 
@@ -326,6 +326,6 @@ def compare(
         if key not in known and record.phase in (AttemptState.RUNNING, AttemptState.SUSPENDED)
     ]
     alive = [report.key for report in listing if report.phase in _SEEN]
-    strangers = [key for key in alive if attempt_of(yard, key) is None]
+    strangers = [key for key in alive if parse_attempt_key(yard, key) is None]
     orphans = [key for key in alive if key not in owned and key not in strangers]
     return Difference(tuple(sorted(missing)), tuple(sorted(orphans)), tuple(sorted(strangers)))

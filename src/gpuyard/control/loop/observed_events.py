@@ -68,7 +68,7 @@ class Moment:
         return self.at_ms, self.kind, self.key
 
 
-def merged(live: Iterable[ForeignJob], ended: Iterable[ForeignJob]) -> dict[str, ForeignJob]:
+def merge_rows(live: Iterable[ForeignJob], ended: Iterable[ForeignJob]) -> dict[str, ForeignJob]:
     """One row for each try. An end counts from either source.
 
     A row among those that ended which has not is no news: what is live is among the live ones, and what is not there
@@ -83,14 +83,14 @@ def merged(live: Iterable[ForeignJob], ended: Iterable[ForeignJob]) -> dict[str,
     return found
 
 
-def moments(
+def find_moments(
     rows: Mapping[str, ForeignJob],
     known: Mapping[str, JobRecord],
     done: Mapping[str, int],
     now_ms: int,
     apart: bool = False,
 ) -> list[Moment]:
-    """What the log lacks, in the order in which it happened; `apart`: as `settled` has it."""
+    """What the log lacks, in the order in which it happened; `apart`: as `hold_events` has it."""
     found = []
     for key, row in rows.items():
         # Of one that was changed while it waited, the log has both: an end, and what it has become.
@@ -116,9 +116,9 @@ def _of(key: str, row: ForeignJob, record: JobRecord | None, now_ms: int, apart:
         same = row.ended_ms <= begins
         found.append(Moment(max(row.ended_ms, begins), MomentKind.LAST if same else MomentKind.END, key, row))
     elif row.state is ForeignState.WAITING:
-        if record is None or settled(record, row, now_ms, apart):
+        if record is None or hold_events(record, row, now_ms, apart):
             found.append(Moment(now_ms, MomentKind.SETTLE, key, row))
-    elif not runs or (record is not None and frozen(record, row, now_ms)):
+    elif not runs or (record is not None and suspension_events(record, row, now_ms)):
         found.append(Moment(now_ms, MomentKind.FREEZE, key, row))
     return found
 
@@ -131,7 +131,7 @@ def is_apart(state: State, cluster: str) -> bool:
     return cluster in state.settings.observed
 
 
-def key_from(state: State, cluster: str, origin: str) -> str:
+def parse_key(state: State, cluster: str, origin: str) -> str:
     """The key of a try of this cluster; empty: it is another's.
 
     Before the yard had other clusters, no cluster was named: such a try belongs to the only one that is observed.
@@ -142,19 +142,19 @@ def key_from(state: State, cluster: str, origin: str) -> str:
     return key if not is_apart(state, cluster) or len(state.settings.observed) == 1 else ""
 
 
-def tries_of(state: State, cluster: str) -> dict[str, JobRecord]:
+def find_tries(state: State, cluster: str) -> dict[str, JobRecord]:
     """The live tries of a cluster that the log has, by key."""
     return {
         key: record
         for record in state.jobs.values()
-        if record.job.spec.origin and (key := key_from(state, cluster, record.job.spec.origin))
+        if record.job.spec.origin and (key := parse_key(state, cluster, record.job.spec.origin))
     }
 
 
 # -- events --------------------------------------------------------------------------------------------------------
 
 
-def submission(
+def submission_event(
     state: State, cluster: str, row: ForeignJob, key: str, tenant: str, at_ms: int
 ) -> JobSubmitted:
     """The job as the log has it."""
@@ -182,7 +182,7 @@ def labels_of(row: ForeignJob) -> tuple[tuple[str, str], ...]:
     return ((PROJECT, project),) if project else ()
 
 
-def numbers(state: State, cluster: str, row: ForeignJob) -> list[int]:
+def find_nodes(state: State, cluster: str, row: ForeignJob) -> list[int]:
     """The nodes of the cluster on which a job ran, as far as the replica has them."""
     return [state.node_number[cluster, name] for name in row.nodes if (cluster, name) in state.node_number]
 
@@ -200,7 +200,7 @@ def ask_of(state: State, cluster: str, row: ForeignJob) -> Ask:
         Ask(Whole(row.gpus // tasks), tasks, clusters=clusters),
         Ask(Whole(1), max(1, row.gpus), clusters=clusters),
     ]
-    kinds = {state.nodes.kind[number] for number in numbers(state, cluster, row)}
+    kinds = {state.nodes.kind[number] for number in find_nodes(state, cluster, row)}
     for ask in tries:
         ways = state.shape_of(ask).way_on
         if ways and all(kind in ways for kind in kinds):
@@ -208,7 +208,7 @@ def ask_of(state: State, cluster: str, row: ForeignJob) -> Ask:
     return Ask(Whole(0), clusters=clusters)
 
 
-def changed(state: State, cluster: str, record: JobRecord, row: ForeignJob, tenant: str) -> bool:
+def has_changed(state: State, cluster: str, record: JobRecord, row: ForeignJob, tenant: str) -> bool:
     """Whether a job that starts is no longer what was seen waiting.
 
     Until then its user may give it another account, class, project or number of GPUs, and its scheduler may grant
@@ -219,7 +219,7 @@ def changed(state: State, cluster: str, record: JobRecord, row: ForeignJob, tena
     return was != (tenant, row.klass, labels_of(row), now.gpus * now.tasks, now.ask.clusters)
 
 
-def settled(record: JobRecord, row: ForeignJob, at_ms: int, apart: bool) -> list[Event]:
+def hold_events(record: JobRecord, row: ForeignJob, at_ms: int, apart: bool) -> list[Event]:
     """A job that waits is on hold here as long as its scheduler says that it may not start.
 
     Of a cluster that is kept apart all jobs that wait are on hold: a job that is on hold is no candidate of `decide`.
@@ -232,7 +232,7 @@ def settled(record: JobRecord, row: ForeignJob, at_ms: int, apart: bool) -> list
     return [] if record.held or may_start else [JobHeld(at_ms, record.id)]
 
 
-def frozen(record: JobRecord, row: ForeignJob, at_ms: int) -> list[Event]:
+def suspension_events(record: JobRecord, row: ForeignJob, at_ms: int) -> list[Event]:
     """A running job that was suspended, or goes on."""
     stands = row.state is ForeignState.SUSPENDED
     if stands and record.phase in (AttemptState.STARTING, AttemptState.RUNNING):
@@ -242,12 +242,14 @@ def frozen(record: JobRecord, row: ForeignJob, at_ms: int) -> list[Event]:
     return []
 
 
-def begun(state: State, cluster: str, record: JobRecord, row: ForeignJob, at_ms: int, by: str) -> list[Event]:
+def start_events(
+    state: State, cluster: str, record: JobRecord, row: ForeignJob, at_ms: int, by: str
+) -> list[Event]:
     """The start, with nodes that the replica held closed opened first: something runs there. `by` is the observer."""
     events: list[Event] = []
     if record.held:
         events.append(JobReleased(at_ms, record.id))
-    for number in numbers(state, cluster, row):
+    for number in find_nodes(state, cluster, row):
         if state.nodes.down[number]:
             events.append(NodeUp(at_ms, number))
         if state.nodes.cordoned[number]:
@@ -269,7 +271,7 @@ def grants(state: State, cluster: str, record: JobRecord, row: ForeignJob) -> tu
     Where the replica has less free than was given out (cores may be shared, and an end may be told later than a start),
     what is free is entered; what the job is charged for is what it asked for, in any case.
     """
-    nodes = numbers(state, cluster, row)
+    nodes = find_nodes(state, cluster, row)
     if not nodes:
         return ()
     shape = record.shape
@@ -302,7 +304,7 @@ def _lowest(mask: int, count: int) -> int:
     return found
 
 
-def ended(record: JobRecord, row: ForeignJob, at_ms: int, scheduler: str) -> Event:
+def end_event(record: JobRecord, row: ForeignJob, at_ms: int, scheduler: str) -> Event:
     """The end, as the log calls it."""
     if record.phase is None:
         return JobCancelled(at_ms, record.id)
@@ -314,7 +316,7 @@ def ended(record: JobRecord, row: ForeignJob, at_ms: int, scheduler: str) -> Eve
     return AttemptEnded(at_ms, record.id, record.attempt, outcome, 0, row.exit_code, why, ended_ms)
 
 
-def forgotten(record: JobRecord, at_ms: int, scheduler: str) -> Event:
+def forgotten_event(record: JobRecord, at_ms: int, scheduler: str) -> Event:
     """A job of which nothing is told any more."""
     if record.phase is None:
         return JobCancelled(at_ms, record.id)

@@ -14,7 +14,7 @@ from typing import Any
 from gpuyard.control.loop import observed_events as events
 from gpuyard.control.loop.driving import Heard
 from gpuyard.control.loop.loop import Step
-from gpuyard.control.loop.observe import Difference, known_node
+from gpuyard.control.loop.observe import Difference, find_node
 from gpuyard.control.loop.observed_events import Moment, MomentKind
 from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.core import State
@@ -144,15 +144,15 @@ class Recorder:
         history = self._history(step, known, now_ms)
         if queue is not None:
             self.waiting = {row.key: row for row in queue if row.reason}
-        rows = events.merged(queue or (), history)
+        rows = events.merge_rows(queue or (), history)
         apart = events.is_apart(self.replica.state, self.cluster)
-        self._moments = events.moments(rows, known.live, known.done, now_ms, apart)
+        self._moments = events.find_moments(rows, known.live, known.done, now_ms, apart)
 
     def _known(self, now_ms: int) -> _Known:
         replica = self.replica
         with replica.lock:
             replica.catch_up()
-            live = events.tries_of(replica.state, self.cluster)
+            live = events.find_tries(replica.state, self.cluster)
         if self._done is None:
             self._done = self._from_history(now_ms)
         return _Known(live, self._done)
@@ -181,7 +181,7 @@ class Recorder:
     def _key(self, row: tuple[Any, ...]) -> str:
         """Of a try that has ended; empty: it is another cluster's."""
         origin = json.loads(row[6])["spec"].get("origin", "")
-        return events.key_from(self.replica.state, self.cluster, origin)
+        return events.parse_key(self.replica.state, self.cluster, origin)
 
     def _miss(self, queue: Sequence[ForeignJob] | None, known: _Known, now_ms: int) -> None:
         """Note the jobs that are live no longer. Time in which there was no answer does not count."""
@@ -235,7 +235,7 @@ class Recorder:
             if self._nodes is not None:
                 _add_nodes(draft, self._nodes, self.cluster, self._others)
             places = {tenant.path.rpartition("/")[2]: tenant.path for tenant in draft.state.settings.tenants}
-            ids = events.tries_of(draft.state, self.cluster)
+            ids = events.find_tries(draft.state, self.cluster)
             for moment in part:
                 self._apply(draft, moment, places, ids, done, now_ms)
             if self._moments:
@@ -268,7 +268,9 @@ class Recorder:
         record = ids.get(key)
         if moment.kind is MomentKind.SUBMIT:
             if record is None and key not in done and not self._nowhere(state, row, key):
-                draft.add(events.submission(state, self.cluster, row, key, self._tenant(row, places), at_ms))
+                draft.add(
+                    events.submission_event(state, self.cluster, row, key, self._tenant(row, places), at_ms)
+                )
                 ids[key] = state.jobs[state.last_external_id]
             return
         if record is None or record.id not in state.jobs:
@@ -276,21 +278,21 @@ class Recorder:
         if moment.kind is MomentKind.SETTLE:
             _offer(
                 draft,
-                events.settled(record, row, at_ms, events.is_apart(state, self.cluster)),
+                events.hold_events(record, row, at_ms, events.is_apart(state, self.cluster)),
             )
         elif moment.kind is MomentKind.START and record.phase is None:
             tenant = self._tenant(row, places)
-            if events.changed(state, self.cluster, record, row, tenant):
+            if events.has_changed(state, self.cluster, record, row, tenant):
                 # A job is what it was submitted as: what it has become is another one, and is charged as such.
                 draft.add(JobCancelled(at_ms, record.id))
-                draft.add(events.submission(state, self.cluster, row, key, tenant, at_ms))
+                draft.add(events.submission_event(state, self.cluster, row, key, tenant, at_ms))
                 ids[key] = record = state.jobs[state.last_external_id]
             name = self._observer.name
-            _offer(draft, events.begun(state, self.cluster, record, row, at_ms, name))
+            _offer(draft, events.start_events(state, self.cluster, record, row, at_ms, name))
         elif moment.kind is MomentKind.FREEZE:
-            _offer(draft, events.frozen(record, row, at_ms))
+            _offer(draft, events.suspension_events(record, row, at_ms))
         elif moment.kind in (MomentKind.END, MomentKind.LAST):
-            draft.add(events.ended(record, row, at_ms, self._scheduler))
+            draft.add(events.end_event(record, row, at_ms, self._scheduler))
             done[key] = row.ended_ms
             ids.pop(key, None)
 
@@ -300,7 +302,7 @@ class Recorder:
 
     def _nowhere(self, state: State, row: ForeignJob, key: str) -> bool:
         """Whether it ran where the replica has no node: in a past that had others."""
-        if row.started_ms and not events.numbers(state, self.cluster, row):
+        if row.started_ms and not events.find_nodes(state, self.cluster, row):
             self._unplaced.add(key)
             return True
         return False
@@ -312,7 +314,7 @@ class Recorder:
         for key, since_ms in self._missing.items():
             record = ids.get(key)
             if record is not None and record.id in draft.state.jobs and now_ms - since_ms >= LOST_MS:
-                draft.add(events.forgotten(record, max(now_ms, draft.state.now_ms), self._scheduler))
+                draft.add(events.forgotten_event(record, max(now_ms, draft.state.now_ms), self._scheduler))
                 done[key] = now_ms
 
     def _judge_nodes(self, draft: Draft, told: Sequence[NodeReport], now_ms: int) -> None:
@@ -355,7 +357,7 @@ def _add_nodes(draft: Draft, told: Sequence[NodeReport], cluster: str, others: S
         # It was driven before. What its own scheduler starts, it can do.
         draft.add(EngineSeen(state.now_ms, cluster))
     for node in [report.node for report in told if report.node.pool]:
-        number = known_node(state, node, others)
+        number = find_node(state, node, others)
         if number is None:
             draft.add(NodeAdded(state.now_ms, node))
         elif state.nodes.node[number] != node and (

@@ -113,7 +113,7 @@ class Projection:
         return None
 
 
-def facts(event: Event) -> Iterator[Event]:
+def expand_event(event: Event) -> Iterator[Event]:
     """An event as projections see it: the tasks of an array, each by itself."""
     if type(event) is not TasksSubmitted:
         yield event

@@ -11,10 +11,10 @@ _registered: dict[str, Projection] = {}
 
 def register(projection: Projection) -> None:
     """Have servers that this process opens from now on fill a projection."""
-    _registered[checked(projection).name] = projection
+    _registered[check_projection(projection).name] = projection
 
 
-def checked(projection: Projection) -> Projection:
+def check_projection(projection: Projection) -> Projection:
     """A projection that can be filled; raises otherwise."""
     name = getattr(projection, "name", "")
     if not (name and name.replace("-", "").isalnum() and name.isascii() and name == name.lower()):
@@ -24,7 +24,7 @@ def checked(projection: Projection) -> Projection:
     return projection
 
 
-def registered() -> tuple[Projection, ...]:
+def list_projections() -> tuple[Projection, ...]:
     """The books, the nodes over time, what was waited for, those that were registered or are of packages, by name."""
     # Only a server looks, once; a program that has a projection of its own does not wait for the books.
     from importlib.metadata import entry_points  # noqa: PLC0415
@@ -38,7 +38,7 @@ def registered() -> tuple[Projection, ...]:
     for entry in entry_points(group=ENTRY_POINTS):
         try:
             made = entry.load()
-            projection = checked(made() if isinstance(made, type) else made)
+            projection = check_projection(made() if isinstance(made, type) else made)
         except Exception as error:
             raise YardError(
                 f"the projection {entry.name} ({entry.value}) cannot be loaded: {error}",

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from gpuyard.control.projections.following import Projection, Rows
-from gpuyard.ledger.nodes import parts_of
+from gpuyard.ledger.nodes import count_parts
 from gpuyard.ledger.units import PARTS
 from gpuyard.model import (
     AttemptEnded,
@@ -146,7 +146,7 @@ def _started(rows: Rows, event: AttemptStarted) -> None:
         node = rows.get(f"n/{grant.node}")
         if node is not None:
             pool, model, gpus = node
-            pools[pool] = pools.get(pool, 0) + parts_of(model, gpus, grant)
+            pools[pool] = pools.get(pool, 0) + count_parts(model, gpus, grant)
     if not pools:
         return
     # A first attempt has nothing before it; asking the store about each would cost more than all the rest.

@@ -16,9 +16,9 @@ from typing import Any
 from gpuyard.control.reading.plain_views import (
     NEW_TEXT,
     REASON_TEXTS,
+    dependencies_text,
     queue_row,
     running_text,
-    waits_for,
     waits_text,
 )
 from gpuyard.core import State
@@ -32,7 +32,7 @@ encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circu
 _REASON = len(QUEUE_COLUMNS) - 1
 
 
-class Row:
+class LiveRow:
     """One job. What is made of it for a list is remembered, as text.
 
     Of a job that has only waited so far nothing can change but that it waits no longer: its row borrows what was
@@ -85,7 +85,7 @@ class Row:
     @property
     def waits_for(self) -> str:
         """The jobs that it still waits for, as Slurm writes them."""
-        return waits_for(self.job, self._after) if self._after else ""
+        return dependencies_text(self.job, self._after) if self._after else ""
 
     @property
     def aside_for(self) -> ReasonCode:
@@ -109,7 +109,7 @@ class Row:
         """The row as JSON."""
         return f"{self.head(nodes, alike)}{encode_basestring(reason)}]"
 
-    def same(self, other: "Row") -> bool:
+    def same(self, other: "LiveRow") -> bool:
         """Whether both tell the same of a job."""
         return told(self) == told(other)
 
@@ -122,7 +122,7 @@ class Alike:
     def __init__(self) -> None:
         self._last: tuple[JobSpec | None, JobClass | None, int, int, str] = (None, None, 0, 0, "")
 
-    def middle(self, row: Row, nodes: Sequence[Node]) -> str:
+    def middle(self, row: LiveRow, nodes: Sequence[Node]) -> str:
         """A row as JSON without the id and label before it, and without the reason behind it."""
         job = row.job
         klass, limit_ms = row.klass, row.limit_ms
@@ -137,7 +137,7 @@ class Alike:
         return made
 
 
-def told(row: Row) -> tuple[Any, ...]:
+def told(row: LiveRow) -> tuple[Any, ...]:
     """Everything that is shown of a job, but for the reason."""
     record = row.record
     return (
@@ -147,15 +147,15 @@ def told(row: Row) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def row_of(state: State, record: JobRecord) -> Row:
+def make_row(state: State, record: JobRecord) -> LiveRow:
     """A job as it is now. Called with the replica locked."""
     aside = record.state is JobState.PENDING and record.id in state.deferred
     extras = record.extras
     if not (record.attempt or record.earmark) and record.begin_ms == record.job.begin_ms:
         if extras is None or extras is HELD_ONLY:
-            return Row(record, aside, borrowed=True)
+            return LiveRow(record, aside, borrowed=True)
         if extras.pending and not (extras.doomed or extras.boost):
-            return Row(record, aside, _after(state, extras.pending), True)
+            return LiveRow(record, aside, _after(state, extras.pending), True)
     copy = _fresh(record, record.klass, record.limit_ms)
     copy.state, copy.phase, copy.attempt = record.state, record.phase, record.attempt
     copy.grants, copy.started_ms, copy.preemptions = record.grants, record.started_ms, record.preemptions
@@ -168,7 +168,7 @@ def row_of(state: State, record: JobRecord) -> Row:
         if record.pending:
             copy.pending = dict(record.pending)
             after = _after(state, record.pending)
-    return Row(copy, aside, after)
+    return LiveRow(copy, aside, after)
 
 
 def _after(state: State, pending: Iterable[After]) -> tuple[tuple[After, Job | None], ...]:
@@ -193,11 +193,11 @@ _ROOM, _UNSEEN = int(ReasonCode.ROOM), int(ReasonCode.NOT_EXAMINED)
 
 Said = Callable[[JobRecord], str]
 """Something of a job in the words of another: of the engine that is to start it, of the scheduler that decides."""
-Line = Iterator[tuple[int | None, Row]]
+Line = Iterator[tuple[int | None, LiveRow]]
 """Jobs as a list has them, each with its place in line if it is in line."""
 
 
-def unsaid(_record: JobRecord) -> str:
+def no_reason(_record: JobRecord) -> str:
     """The yard decides."""
     return ""
 
@@ -207,21 +207,21 @@ class Rows:
 
     __slots__ = ("chunks", "count")
 
-    def __init__(self, chunks: Mapping[int, Mapping[int, Row]] | None = None, count: int = 0) -> None:
+    def __init__(self, chunks: Mapping[int, Mapping[int, LiveRow]] | None = None, count: int = 0) -> None:
         self.chunks = chunks or {}
         self.count = count
 
-    def get(self, job_id: int) -> Row | None:
+    def get(self, job_id: int) -> LiveRow | None:
         """The row of a job, if it is live."""
         chunk = self.chunks.get(job_id >> _BITS)
         return None if chunk is None else chunk.get(job_id)
 
-    def values(self) -> Iterator[Row]:
+    def values(self) -> Iterator[LiveRow]:
         """All of them, in no order that matters."""
         for chunk in self.chunks.values():
             yield from chunk.values()
 
-    def newest_first(self, before_id: int | None = None) -> Iterator[Row]:
+    def newest_first(self, before_id: int | None = None) -> Iterator[LiveRow]:
         """By id, in the order of lists."""
         last = None if before_id is None else newest_first(before_id)
         for key in sorted(self.chunks, key=lambda key: (key >= _FIRST_EXTERNAL, -key)):
@@ -232,10 +232,10 @@ class Rows:
                     if last is None or newest_first(job_id) > last:
                         yield chunk[job_id]
 
-    def with_changes(self, changes: Iterable[tuple[int, Row | None]]) -> "Rows":
+    def with_changes(self, changes: Iterable[tuple[int, LiveRow | None]]) -> "Rows":
         """The same with some rows changed or (None) gone."""
-        chunks: dict[int, Mapping[int, Row]] = dict(self.chunks)
-        own: dict[int, dict[int, Row]] = {}
+        chunks: dict[int, Mapping[int, LiveRow]] = dict(self.chunks)
+        own: dict[int, dict[int, LiveRow]] = {}
         count = self.count
         for job_id, row in changes:
             key = job_id >> _BITS
@@ -300,11 +300,11 @@ class Model:
     order: Order
     moved: frozenset[int]
     """Jobs that have changed since the order was made."""
-    late: Said = unsaid
-    said: Said = unsaid
+    late: Said = no_reason
+    said: Said = no_reason
     alike: Alike = field(default_factory=Alike)
 
-    def reason(self, row: Row, place: int | None = None) -> str:
+    def reason(self, row: LiveRow, place: int | None = None) -> str:
         """Why a job waits, in a few words, as far as it still holds; of one that runs, what is to be known of it."""
         if row.phase is not None:
             return self.late(row.record) or running_text(row.record)

@@ -34,7 +34,7 @@ class Fleet:
     tenants: tuple[View, ...] = ()
 
 
-def fleet_of(state: State, seq: int) -> Fleet:
+def make_fleet(state: State, seq: int) -> Fleet:
     """Counts, nodes with their GPUs, tenants with their use. Called with the replica locked."""
     nodes = state.nodes
     return Fleet(
@@ -49,7 +49,7 @@ def fleet_of(state: State, seq: int) -> Fleet:
     )
 
 
-def overview(fleet: Fleet, at_ms: int, sight: Sight = ALL) -> View:
+def make_overview(fleet: Fleet, at_ms: int, sight: Sight = ALL) -> View:
     """The part that a person may see. A job out of sight has its number and no tenant, as in the queue."""
     return {
         "at_ms": max(at_ms, fleet.now_ms),

@@ -96,7 +96,7 @@ def _asked(ask: Ask | None, partition: str) -> View:
     }
 
 
-def live_job(nodes: Sequence[Node], record: JobRecord, reason: str, waits_for: str) -> View:
+def live_job_view(nodes: Sequence[Node], record: JobRecord, reason: str, waits_for: str) -> View:
     """A job that has not ended."""
     job, spec = record.job, record.job.spec
     return {
@@ -133,7 +133,7 @@ def live_job(nodes: Sequence[Node], record: JobRecord, reason: str, waits_for: s
     }
 
 
-def live_task(nodes: Sequence[Node], record: JobRecord) -> View:
+def live_task_view(nodes: Sequence[Node], record: JobRecord) -> View:
     """A live task in a list of all tasks of its array: only the fields that differ from task to task."""
     return {
         "id": record.id,
@@ -146,7 +146,7 @@ def live_task(nodes: Sequence[Node], record: JobRecord) -> View:
     }
 
 
-def ended_job(nodes: Sequence[Node], row: HistoryRow) -> View:
+def ended_job_view(nodes: Sequence[Node], row: HistoryRow) -> View:
     """A job that has ended."""
     spec = row.detail.get("spec", {})
     grants = row.detail.get("grants", [])
@@ -241,7 +241,7 @@ NOTHING_MORE: tuple[Any, ...] = ("", "", 1, 0, 0, 0, "", 0, 0, 0, 0, False, 0, 0
 """The same of a job of which others may know nothing."""
 
 
-def more(record: JobRecord, waits: str) -> tuple[Any, ...]:
+def more_values(record: JobRecord, waits: str) -> tuple[Any, ...]:
     """The values of one job."""
     job, spec = record.job, record.job.spec
     ask = spec.ask
@@ -284,7 +284,7 @@ def array_limit(job_id: int, array_id: int, waits: Sequence[After]) -> int:
     return job_id - own[-1] if own else 0
 
 
-def waits_for(waiting: Job, dependencies: Iterable[tuple[After, Job | None]]) -> str:
+def dependencies_text(waiting: Job, dependencies: Iterable[tuple[After, Job | None]]) -> str:
     """`afterok:17,afterany:12_3`, without the tasks of its own array that it stands behind.
 
     Each dependency comes with the job that it names; None: that one has ended, or is an array.
@@ -300,9 +300,9 @@ def waits_for(waiting: Job, dependencies: Iterable[tuple[After, Job | None]]) ->
     return ",".join(found)
 
 
-def files(store: Store, recipe: str) -> dict[str, Any]:
+def read_files(store: Store, recipe: str) -> dict[str, Any]:
     """What a job runs, where it runs and writes, as it was handed in; empty if that is not known any more."""
-    found = recipe_of(store, recipe)
+    found = read_recipe(store, recipe)
     places = {name: str(found.get(name) or "") for name in ("cwd", "stdout", "stderr")}
     ranks = found.get("ranks", 0)
     return {
@@ -313,7 +313,7 @@ def files(store: Store, recipe: str) -> dict[str, Any]:
     }
 
 
-def recipe_of(store: Store, recipe: str) -> dict[str, Any]:
+def read_recipe(store: Store, recipe: str) -> dict[str, Any]:
     """How a job is run, as it was handed in; empty if that is not known any more."""
     body = (store.blob(recipe) or store.removals.bare_recipe(recipe)) if recipe else None
     found: dict[str, Any] = {} if body is None else json.loads(body)
@@ -416,7 +416,7 @@ def running_text(record: JobRecord) -> str:
 # each try is a job of its own, and those before it are found in the history.
 
 
-def tries_of(store: Store, job: View, shown: Callable[[HistoryRow], View]) -> list[View]:
+def read_tries(store: Store, job: View, shown: Callable[[HistoryRow], View]) -> list[View]:
     """Of a job as it is shown, live or ended; oldest first. The tries are asked for only if it has run before."""
     if job["id"] >= FIRST_EXTERNAL_ID:
         return _seen_elsewhere(store, job, shown)
@@ -429,7 +429,7 @@ def tries_of(store: Store, job: View, shown: Callable[[HistoryRow], View]) -> li
     return [*found, _running_or_last(job)] if runs else found
 
 
-def last_try(store: Store, job_id: int, attempt: int) -> View | None:
+def find_last_try(store: Store, job_id: int, attempt: int) -> View | None:
     """The try with this number, if it is known."""
     rows = store.tries.of_job(job_id, attempt, 1)
     return _try_view(rows[0]) if rows and rows[0].attempt == attempt else None
@@ -488,7 +488,7 @@ def _try_times(started_ms: int, ended_ms: int) -> View:
     }
 
 
-def taken(job: View, usage: Callable[[int], Usage]) -> View:
+def taken_view(job: View, usage: Callable[[int], Usage]) -> View:
     """CPU time over all tries, and the most memory of any; None where a try is not known of."""
     ran = [each["attempt"] for each in job.get("tries") or () if each["started_ms"]]
     found = [usage(attempt) for attempt in (ran or range(1, job["attempts"] + 1))[-TRIES_MAX:]]
@@ -503,12 +503,12 @@ def taken(job: View, usage: Callable[[int], Usage]) -> View:
     }
 
 
-def used_in_all(job: View, owed_micro_usd: int | None) -> View:
+def total_use_view(job: View, owed_micro_usd: int | None) -> View:
     """The same of an ended job as the history has it: its tries together."""
-    return used({"gpus": job["gpus"], "started_ms": 1, "ended_ms": 1 + job["ran_ms"]}, 0, owed_micro_usd)
+    return use_view({"gpus": job["gpus"], "started_ms": 1, "ended_ms": 1 + job["ran_ms"]}, 0, owed_micro_usd)
 
 
-def used(job: View, now_ms: int, owed_micro_usd: int | None) -> View:
+def use_view(job: View, now_ms: int, owed_micro_usd: int | None) -> View:
     """Over all tries of a job as it is shown, and what it owes by the books, if they know that."""
     gpu_milli, run_ms = round(job["gpus"] * MILLI), 0
     for each in job.get("tries") or [job]:

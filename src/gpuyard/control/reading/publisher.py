@@ -21,13 +21,13 @@ from threading import Lock, RLock
 from typing import Generic, NamedTuple, TypeVar, cast
 
 from gpuyard.control.reading.changes import ChangeWindow
-from gpuyard.control.reading.model import Model, Order, Row, Rows, Said, row_of, unsaid
-from gpuyard.control.reading.overview import Fleet, fleet_of
+from gpuyard.control.reading.model import LiveRow, Model, Order, Rows, Said, make_row, no_reason
+from gpuyard.control.reading.overview import Fleet, make_fleet
 from gpuyard.control.reading.plain_views import closed_text, node_view
 from gpuyard.control.replica.replica import Judged, Replica
 from gpuyard.core import State
 from gpuyard.core.fleet.nodes import DirtyNodes
-from gpuyard.core.jobs.queue import ids_in_order, ids_in_turn
+from gpuyard.core.jobs.queue import list_ids_in_order, list_ids_in_turn
 from gpuyard.model import AttemptState, ConfigSet, Event, JobSubmitted, ReasonCode, Settings, TasksSubmitted
 from gpuyard.wire.replies.fleet import NodeReply
 
@@ -117,7 +117,7 @@ class _Index:
         self.early: dict[int, str] = {}
         """The user of each job that a list has shown and no model yet."""
 
-    def update(self, changed: Mapping[int, Row | None], before: Rows) -> None:
+    def update(self, changed: Mapping[int, LiveRow | None], before: Rows) -> None:
         owned, edge = self.owned, self.edge
         for job_id, row in changed.items():
             old = before.get(job_id)
@@ -147,8 +147,8 @@ class Publisher:
     def __init__(
         self,
         replica: Replica,
-        late: Said = unsaid,
-        said: Said = unsaid,
+        late: Said = no_reason,
+        said: Said = no_reason,
         now_s: Callable[[], float] = time.monotonic,
         limits: PublishingLimits = LIMITS,
     ) -> None:
@@ -167,7 +167,7 @@ class Publisher:
         self._as_of_s = float("-inf")
         """Nothing that was written before this is missing in the last model."""
         self._due: set[int] = set()
-        self._made: dict[int, Row | None] = {}
+        self._made: dict[int, LiveRow | None] = {}
         """Of the next model: the jobs whose rows are not made yet, and the rows that are."""
         self._moved: set[int] = set()
         self._order = _Seldom(Order(), now_s)
@@ -269,7 +269,7 @@ class Publisher:
             ):
                 try:
                     replica.catch_up()
-                    self._fleet.renew(lambda: fleet_of(replica.state, replica.seq))
+                    self._fleet.renew(lambda: make_fleet(replica.state, replica.seq))
                 finally:
                     replica.lock.release()
             return self._fleet.value
@@ -353,9 +353,9 @@ class Publisher:
             self._due |= found
         return found
 
-    def _rows(self, ids: Iterable[int]) -> dict[int, Row | None]:
+    def _rows(self, ids: Iterable[int]) -> dict[int, LiveRow | None]:
         state = self._replica.state
-        return {i: row_of(state, state.jobs[i]) if i in state.jobs else None for i in ids}
+        return {i: make_row(state, state.jobs[i]) if i in state.jobs else None for i in ids}
 
     def _touched(self) -> set[int] | None:
         """What was touched since the last model; None: nobody knows."""
@@ -386,7 +386,7 @@ class Publisher:
                 if replica.state is not state or replica.fresh is None:
                     break
                 jobs = state.jobs
-                some = {i: row_of(state, jobs[i]) for i in ids[first : first + PIECE] if i in jobs}
+                some = {i: make_row(state, jobs[i]) for i in ids[first : first + PIECE] if i in jobs}
                 index.update(some, rows)
                 rows = rows.with_changes(some.items())
             else:
@@ -494,7 +494,7 @@ def _order(state: State, replica: Replica) -> Order:
         # This process has decided nothing yet: the replica is sorted as the leader sorts its own.
         state.reindex(replica.policy.order)
     running = sorted(state.running.values(), key=lambda record: (record.started_ms, record.id))
-    waiting = (ids_in_turn if replica.policy.spec.quotas else ids_in_order)(state.queue)
+    waiting = (list_ids_in_turn if replica.policy.spec.quotas else list_ids_in_order)(state.queue)
     return Order(
         replica.seq,
         tuple([record.id for record in running]),

@@ -7,7 +7,7 @@ pass gave stand apart from the rows: there are as many of them as jobs that the 
 from collections import Counter
 from collections.abc import Mapping
 
-from gpuyard.control.reading.model import Model, Row
+from gpuyard.control.reading.model import LiveRow, Model
 from gpuyard.model import ReasonCode
 
 Key = tuple[str, str, str]
@@ -24,7 +24,7 @@ class QueueCounts:
     """Counts of one process. Several threads may ask: the worst is that one counts again what another counted."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Mapping[int, Row], Counter[Key]]] = {}
+        self._known: dict[int, tuple[Mapping[int, LiveRow], Counter[Key]]] = {}
 
     def of(self, model: Model) -> Counter[Key]:
         """The jobs of a model that wait."""
@@ -49,7 +49,7 @@ class QueueCounts:
         return +total
 
 
-def _counted(chunk: Mapping[int, Row]) -> Counter[Key]:
+def _counted(chunk: Mapping[int, LiveRow]) -> Counter[Key]:
     return Counter(
         [
             (row.job.spec.tenant, row.klass.name, _reason(row))
@@ -59,7 +59,7 @@ def _counted(chunk: Mapping[int, Row]) -> Counter[Key]:
     )
 
 
-def _reason(row: Row) -> str:
+def _reason(row: LiveRow) -> str:
     if row.aside:
         return row.aside_for.name.lower()
     return ELSEWHERE if row.job.spec.origin else IN_LINE

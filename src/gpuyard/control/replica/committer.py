@@ -20,8 +20,8 @@ from typing import Any
 
 from gpuyard.control.refusals import Overloaded, Refusal
 from gpuyard.control.replica.replica import Draft, Replica
-from gpuyard.errors import words_of
-from gpuyard.garbage import bare
+from gpuyard.errors import error_text
+from gpuyard.garbage import strip_traceback
 from gpuyard.store import Accepted, Submission
 
 _log = logging.getLogger(__name__)
@@ -141,7 +141,7 @@ class Committer:
                 batch.append(arrival(now_ms))
             except Refusal as error:
                 # Without the calls that raised it, which hold every submission of this round.
-                future.set_exception(bare(error))
+                future.set_exception(strip_traceback(error))
                 continue
             good.append(future)
         if not batch:
@@ -149,7 +149,7 @@ class Committer:
         try:
             answers = self._replica.store.submit(batch, now_ms)
         except Exception as error:
-            _log.warning("%d submissions were not accepted: %s", len(batch), words_of(error))
+            _log.warning("%d submissions were not accepted: %s", len(batch), error_text(error))
             for future in good:
                 future.set_exception(error)
             return
@@ -167,7 +167,7 @@ class Committer:
                 try:
                     results.append((future, errand(draft)))
                 except Refusal as error:
-                    future.set_exception(bare(error))
+                    future.set_exception(strip_traceback(error))
                 except Exception as error:
                     future.set_exception(error)
 

@@ -16,10 +16,10 @@ import struct
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
-from gpuyard.control.forking import ForkingProcess, begun, fork_for_each, receive, send
+from gpuyard.control.forking import ForkingProcess, fork_for_each, open_line, receive, send
 from gpuyard.control.refusals import Overloaded, Refusal
+from gpuyard.control.replica.questions import QuestionContext, StatePassed
 from gpuyard.control.replica.replica import Replica
-from gpuyard.control.replica.thought import QuestionContext, StatePassed
 from gpuyard.core import State
 from gpuyard.core.explain.what_if import Sandbox
 from gpuyard.errors import YardError
@@ -69,7 +69,7 @@ class Follower:
 
 def main(preload: list[str]) -> None:
     """Follow the log and fork for each question, until the server is gone or no questions come."""
-    line, url = begun()
+    line, url = open_line()
     if not url:
         return
     for name in preload:

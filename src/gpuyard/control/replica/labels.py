@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 from gpuyard.control.refusals import NotFound, Unacceptable
 from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.errors import quoted, remedy
+from gpuyard.errors import quote, suggest
 from gpuyard.model import Job
 from gpuyard.model.jobs import FIRST_EXTERNAL_ID
 from gpuyard.store import HistoryRow, Store
@@ -42,24 +42,24 @@ class Label:
         return text if self.index is None else f"{text}_{self.index}"
 
 
-def label_of(text: str) -> Label:
+def parse_label(text: str) -> Label:
     """`17` or `12_3`; `CLUSTER:17` for a job of a cluster that schedules itself; `:17` by its number."""
     match = _LABEL.fullmatch(text)
     if match is None or (match[1] == "" and match[3] is not None):
         raise Unacceptable(
-            f"{quoted(text)} is not a job id", "Ids are positive numbers such as 17, or 12_3 for a task."
+            f"{quote(text)} is not a job id", "Ids are positive numbers such as 17, or 12_3 for a task."
         )
     cluster = match[1] or ""
     job_id = int(match[2]) + (SEEN_IDS if cluster else 0)
     return Label(job_id, int(match[3]) if match[3] is not None else None, cluster, match[1] == "")
 
 
-def label_in(value: int | str) -> Label:
+def read_label(value: int | str) -> Label:
     """The label in a document: a number is the one that replies have as `id`, a text what people type."""
-    return label_of(f":{value}" if isinstance(value, int) else value)
+    return parse_label(f":{value}" if isinstance(value, int) else value)
 
 
-def ended_as(label: Label, row: HistoryRow | None) -> HistoryRow | None:
+def match_ended(label: Label, row: HistoryRow | None) -> HistoryRow | None:
     """An ended job that has the number of a label, if the label means it."""
     return row if row is not None and label.names(row) else None
 
@@ -72,7 +72,7 @@ def row_label(row: HistoryRow) -> str:
     return f"{row.array_id}_{row.array_index}" if row.array_id > 0 else str(row.id)
 
 
-def seen_elsewhere(store: Store, label: Label) -> HistoryRow | None:
+def find_foreign(store: Store, label: Label) -> HistoryRow | None:
     """The last try of another system's job with this label; None: there is none, or it is an array there."""
     rows = [
         row
@@ -119,7 +119,7 @@ class LiveJobs(Protocol[H_co]):
         """The highest that was given to a job of another scheduler."""
 
 
-def live(state: LiveJobs[H_co], label: Label) -> list[H_co]:
+def find_live(state: LiveJobs[H_co], label: Label) -> list[H_co]:
     """The live jobs of a label: one, all of an array, or none."""
     jobs, last_job_id = state.jobs, state.last_job_id
     if label.index is None:
@@ -148,8 +148,8 @@ def live(state: LiveJobs[H_co], label: Label) -> list[H_co]:
     ]
 
 
-def many_live(state: State, labels: Sequence[Label]) -> Callable[[Label], list[JobRecord]]:
-    """The same as `live` for each of many labels; the live jobs are gone through once for all of them.
+def make_live_finder(state: State, labels: Sequence[Label]) -> Callable[[Label], list[JobRecord]]:
+    """The same as `find_live` for each of many labels; the live jobs are gone through once for all of them.
 
     What it gives looks at the state no more: that takes the longest where there are many, and needs no lock.
     """
@@ -163,7 +163,7 @@ def many_live(state: State, labels: Sequence[Label]) -> Callable[[Label], list[J
     if len(arrays) <= _FEW:
         for array_id in arrays:
             # Where a job has the array's own id, its tasks have it too: it was seen in another system.
-            arrays[array_id] = live(state, Label(array_id)) if array_id not in jobs else []
+            arrays[array_id] = find_live(state, Label(array_id)) if array_id not in jobs else []
     if len(arrays) > _FEW or any([array_id in jobs for array_id in arrays]):
         for record in jobs.values():
             array_id = record.job.array_id
@@ -183,7 +183,7 @@ def many_live(state: State, labels: Sequence[Label]) -> Callable[[Label], list[J
     return find
 
 
-def key_of(yard: str, record: JobRecord) -> str:
+def current_key(yard: str, record: JobRecord) -> str:
     """The name of a job's current attempt towards an engine."""
     return attempt_key(yard, record.id, record.attempt, record.job.submitted_ms)
 
@@ -193,7 +193,7 @@ def attempt_key(yard: str, job_id: int, attempt: int, submitted_ms: int) -> str:
     return f"{yard}-{submitted_ms:x}-{job_id}-{attempt}"
 
 
-def attempt_of(yard: str, key: str) -> tuple[int, int] | None:
+def parse_attempt_key(yard: str, key: str) -> tuple[int, int] | None:
     """Job and attempt of a key of this yard; None: the key belongs to no job here."""
     name, _, attempt = key.rpartition("-")
     name, _, job_id = name.rpartition("-")
@@ -208,23 +208,23 @@ def node_key(cluster: str, node: str) -> str:
     return f"{cluster}:{node}"
 
 
-def numbers_named(state: State, text: str) -> list[int]:
+def find_nodes(state: State, text: str) -> list[int]:
     """The nodes that a text may mean, in the order of their clusters."""
     cluster, _, name = text.rpartition(":")
     there = [cluster] if cluster else sorted({kind.cluster for kind in state.nodes.kinds})
     return [state.node_number[each, name] for each in there if (each, name) in state.node_number]
 
 
-def number_of(state: State, text: str) -> int:
+def find_node(state: State, text: str) -> int:
     """The one node that a text means; raises where there is none, or more than one."""
-    found = numbers_named(state, text)
+    found = find_nodes(state, text)
     if not found:
         known = [name for _cluster, name in state.node_number]
-        raise NotFound(f"there is no node {quoted(text)}; {remedy(text, known, 'nodes')}")
+        raise NotFound(f"there is no node {quote(text)}; {suggest(text, known, 'nodes')}")
     if len(found) > 1:
         clusters = [state.nodes.node[number].cluster for number in found]
         raise Unacceptable(
-            f"clusters {' and '.join(clusters)} each have a node {quoted(text)}",
+            f"clusters {' and '.join(clusters)} each have a node {quote(text)}",
             f"Say which one: {clusters[0]}:{text}.",
         )
     return found[0]

@@ -19,10 +19,10 @@ from gpuyard.control.replica.forked_work import ForkedWork
 from gpuyard.control.replica.tally import Tally
 from gpuyard.core import InvalidEvent, Policy, State, apply
 from gpuyard.core.state.dump import dump, load
-from gpuyard.garbage import give_back_free, uncollected
+from gpuyard.garbage import give_back_free, pause_collection
 from gpuyard.model import Event, PolicySpec, TasksSubmitted
 from gpuyard.policies.registry import build
-from gpuyard.store import HISTORY_ROWS, BoundTable, Commit, Store, TokenRow, packed
+from gpuyard.store import HISTORY_ROWS, BoundTable, Commit, Store, TokenRow, pack_state
 
 
 class Judged(NamedTuple):
@@ -58,7 +58,7 @@ class Judged(NamedTuple):
         )
 
 
-def judged_of(text: str) -> Judged:
+def read_judged(text: str) -> Judged:
     """What stands in the store; nothing where nobody has led yet."""
     if not text:
         return Judged()
@@ -96,7 +96,7 @@ TRIED_MAX = 5
 def _reading_much() -> Iterator[None]:
     """What is read makes hundreds of thousands of objects; what it was read from is as large again."""
     try:
-        with uncollected():
+        with pause_collection():
             yield
     finally:
         give_back_free()
@@ -245,7 +245,7 @@ class Replica:
                 if jobs < UNCOLLECTED_FROM:
                     apply(self.state, event)
                 else:
-                    with uncollected():
+                    with pause_collection():
                         apply(self.state, event)
                 self.seq = seq
                 folded += jobs
@@ -344,7 +344,7 @@ class Replica:
 
     def _packed(self) -> bytes:
         """The state as it is saved; in a copy of the process."""
-        return packed(dump(self.state))
+        return pack_state(dump(self.state))
 
     def _put_down(self, now_ms: int) -> bool:
         assert self._saving is not None

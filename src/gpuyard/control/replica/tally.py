@@ -12,7 +12,7 @@ from typing import Any
 from gpuyard.core import State
 from gpuyard.model import AttemptEnded, AttemptStarted, AttemptStopping, Event, Outcome, StopCause
 from gpuyard.store import HistoryRow
-from gpuyard.telemetry.exposition import labels
+from gpuyard.telemetry.exposition import labels_text
 
 
 class Histogram:
@@ -33,7 +33,7 @@ class Histogram:
         self.sum += value
 
 
-def histogram(name: str, help: str, rows: Iterable[tuple[Mapping[str, str], Histogram]]) -> list[str]:
+def histogram_lines(name: str, help: str, rows: Iterable[tuple[Mapping[str, str], Histogram]]) -> list[str]:
     """One metric with all its histograms, each under its labels; without any, nothing."""
     lines: list[str] = []
     for named, each in rows:
@@ -41,8 +41,8 @@ def histogram(name: str, help: str, rows: Iterable[tuple[Mapping[str, str], Hist
         for bound, count in zip((*each.bounds, None), counts, strict=True):
             total += count
             le = "+Inf" if bound is None else repr(float(bound))
-            lines.append(f"{name}_bucket{labels(**named, le=le)} {total}")
-        own = labels(**named) if named else ""
+            lines.append(f"{name}_bucket{labels_text(**named, le=le)} {total}")
+        own = labels_text(**named) if named else ""
         lines += [f"{name}_sum{own} {float(each.sum)!r}", f"{name}_count{own} {total}"]
     return [f"# HELP {name} {help}", f"# TYPE {name} histogram", *lines] if lines else []
 

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import groupby
 
-from gpuyard.control.replica.labels import attempt_of, node_key
+from gpuyard.control.replica.labels import node_key, parse_attempt_key
 from gpuyard.control.replica.replica import Draft, Replica
-from gpuyard.control.upkeep.untold import SIGNALS, Hold, Told, Use, joined, untold
+from gpuyard.control.upkeep.measured_use import SIGNALS, Hold, Told, Use, find_untold, join_spans
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.ledger.nodes import parts_of
+from gpuyard.ledger.nodes import count_parts
 from gpuyard.model import AttemptMeasured
 from gpuyard.model.units import HOUR_MS, MILLI, MINUTE_MS
 from gpuyard.store import Fenced, StoreError
@@ -110,7 +110,7 @@ class Meter:
         replica = self._replica
         with replica.lock:
             for key in new:
-                known = attempt_of(replica.store.yard, key)
+                known = parse_attempt_key(replica.store.yard, key)
                 record = replica.state.running.get(known[0]) if known is not None else None
                 if record is not None and known is not None and record.attempt == known[1]:
                     holds = json.dumps(self._holds(record), separators=(",", ":"))
@@ -120,7 +120,7 @@ class Meter:
         found = []
         for grant in record.grants:
             node = self._replica.state.nodes.node[grant.node]
-            parts = parts_of(node.gpu_model, node.gpus, grant)
+            parts = count_parts(node.gpu_model, node.gpus, grant)
             full = MILLI if grant.slices else min(MILLI, max(1, grant.milli))
             found.append(Hold(node_key(node.cluster, node.name), parts, full))
         return found
@@ -218,7 +218,7 @@ class Meter:
             told = self._told.setdefault((owed.job_id, owed.number), {}).setdefault(hour_ms, Told())
             signals = [seen[hold.node].get(owed.attempt, {}) for hold in holds]
             use = (
-                untold(holds, signals, owed.started_ms, from_ms, until_ms, told)
+                find_untold(holds, signals, owed.started_ms, from_ms, until_ms, told)
                 if from_ms < until_ms
                 else None
             )
@@ -249,7 +249,7 @@ class Meter:
         hours = self._told.setdefault((event.job_id, event.attempt), {})
         told = hours.setdefault(_hour(event.from_ms), Told())
         told.until_ms = max(told.until_ms, event.until_ms)
-        told.spans = joined([*told.spans, *event.spans])
+        told.spans = join_spans([*told.spans, *event.spans])
         told.energy_mj += event.energy_mj or 0
         told.cpu_ms += event.cpu_ms or 0
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from gpuyard.control.places import DataDir
 from gpuyard.control.upkeep.spare_files import SpareFiles
-from gpuyard.errors import words_of
-from gpuyard.store import Store, StoreFull, allocate, part_of
+from gpuyard.errors import error_text
+from gpuyard.store import Store, StoreFull, allocate, measure_part
 
 _log = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ class Reserve:
                 # Those that are kept stay, for a start: what is given back now is the job's at once.
                 self._say(f"no file can be made in {self._data.root}: its file system has no inode left")
                 return
-            size = 0 if self._unable else part_of(str(self._data.root), PART, FILE_BYTES)
+            size = 0 if self._unable else measure_part(str(self._data.root), PART, FILE_BYTES)
             roomy = free >= 2 * FREE_BYTES_MIN + (0 if self._holds else size)
             if not roomy or files < 2 * FREE_FILES_MIN + self._spares.missing:
                 return
@@ -129,7 +129,7 @@ class Reserve:
             self._no_spare = ""
         except OSError as error:
             # What lasts is said once, not at every look.
-            before, self._no_spare = self._no_spare, words_of(error)
+            before, self._no_spare = self._no_spare, error_text(error)
             if before != self._no_spare:
                 _log.info("nothing is kept for the files of a start on a full disk: %s", self._no_spare)
 
@@ -141,7 +141,7 @@ class Reserve:
             self._holds = True
         except OSError as error:
             self._unable = True
-            _log.info("nothing is kept for a full disk: %s", words_of(error))
+            _log.info("nothing is kept for a full disk: %s", error_text(error))
             with suppress(OSError):
                 self._path.unlink()
 

@@ -51,7 +51,7 @@ class PruneCursor(NamedTuple):
         return f"{self.kind}:{self.ended_ms}:{self.name}"
 
 
-def cursor_of(text: str) -> PruneCursor:
+def parse_cursor(text: str) -> PruneCursor:
     """The cursor that a reply named."""
     kind, _, rest = text.partition(":")
     ended_ms, _, name = rest.partition(":")

@@ -13,13 +13,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from gpuyard.control.replica.labels import node_key
-from gpuyard.control.upkeep.handed_in import Batch, HandedIn
+from gpuyard.control.upkeep.handed_in_samples import Batch, HandedIn
 from gpuyard.control.upkeep.metering import Meter
 from gpuyard.engines.contract import Whereabouts
 from gpuyard.engines.local.engine import LocalEngine
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.telemetry.collector import PAUSE_S, Collector
-from gpuyard.telemetry.samples import LATE_MS, KernelLine, Sample, believed
+from gpuyard.telemetry.samples import LATE_MS, KernelLine, Sample, check_sample
 from gpuyard.telemetry.series import Curve, Series
 from gpuyard.telemetry.sources import AttemptPlace, GpuCard, GpuLook
 from gpuyard.telemetry.sources.emulated import EmulatedSource
@@ -106,7 +106,7 @@ class Watch:
         """
         now_ms, others = self.now_ms(), self.handed_in.nodes()
         idle = [
-            believed(node, now_ms, told, now_ms)
+            check_sample(node, now_ms, told, now_ms)
             for eyes in self._eyes
             for node, told in eyes.idle(now_ms, others).items()
         ]
@@ -183,7 +183,7 @@ class Watch:
         series, now_ms = self._opened(), self.now_ms()
         for eyes in self._eyes:
             for node, told in eyes.look(now_ms).items():
-                series.add(believed(node, now_ms, told, now_ms), now_ms)
+                series.add(check_sample(node, now_ms, told, now_ms), now_ms)
                 if lines := eyes.lines(node):
                     series.add_lines(node, lines)
         if not self._has_room():

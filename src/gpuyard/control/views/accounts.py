@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from gpuyard.control.projections.following import Rows, facts
+from gpuyard.control.projections.following import Rows, expand_event
 from gpuyard.control.projections.ledger import Ledger
-from gpuyard.ledger.accounts import Entry, Line, Owner, Prices, micro_usd, read_entry, summed
+from gpuyard.ledger.accounts import Entry, Owner, Prices, StatementLine, micro_usd, read_entry, sum_entries
 from gpuyard.ledger.books import Books
 from gpuyard.ledger.jobs import JobBook
 from gpuyard.ledger.nodes import NodeBook
@@ -43,9 +43,9 @@ class Accounts(NamedTuple):
     untold: Mapping[str, int] = MappingProxyType({})
     """By owner, the time of jobs that run now of which is not told yet what they did, in the last hour: parts x ms."""
 
-    def lines(self, by: Sequence[str], *, whole: bool = False) -> list[Line]:
+    def lines(self, by: Sequence[str], *, whole: bool = False) -> list[StatementLine]:
         """Summed up by these dimensions; `whole`: with what was not charged."""
-        return summed(self.entries, by, self.places, self.owners, self.prices, whole=whole)
+        return sum_entries(self.entries, by, self.places, self.owners, self.prices, whole=whole)
 
     def unpriced(self) -> list[str]:
         """GPU models that had no price on some of the days."""
@@ -56,7 +56,7 @@ class Accounts(NamedTuple):
         return sorted({place.model for place in found})
 
 
-def accounts(store: Store, from_day: int, until_day: int, now_ms: int = 0) -> Accounts:
+def read_accounts(store: Store, from_day: int, until_day: int, now_ms: int = 0) -> Accounts:
     """The days from the first to before the second; `now_ms`: with what is open by then.
 
     The books are some seconds behind the log. What they lack is folded here, on the copy that is settled, so that a
@@ -122,7 +122,7 @@ def _prices(rows: Mapping[str, str]) -> Prices:
     )
 
 
-def owed(store: Store, ids: Collection[int], now_ms: int) -> dict[int, int | None]:
+def read_owed(store: Store, ids: Collection[int], now_ms: int) -> dict[int, int | None]:
     """What each of these jobs owes by now, in micro-dollars, by the books.
 
     None: a GPU of the job has no price, or the books do not tell of it: they begin after it, or are being filled.
@@ -214,7 +214,7 @@ def told_of(events: Sequence[Numbered], ids: Collection[int]) -> Iterator[Event]
         first = event.job.id
         at = bisect_left(ascending, first)
         if at < len(ascending) and ascending[at] < first + len(event.indices):
-            yield from [fact for fact in facts(event) if _about(fact) in ids]
+            yield from [fact for fact in expand_event(event) if _about(fact) in ids]
 
 
 def _about(fact: Event) -> int | None:

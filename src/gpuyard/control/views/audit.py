@@ -82,7 +82,7 @@ def _jobs(event: Event) -> int:
     return len(event.indices) if isinstance(event, TasksSubmitted) else 1
 
 
-def audit(
+def read_audit(
     store: Store,
     node: Callable[[int], str],
     job: Callable[[int], str] = str,

@@ -5,7 +5,7 @@ from typing import Any
 
 from gpuyard.control.replica.labels import node_key
 from gpuyard.control.upkeep.watching import Watch
-from gpuyard.core.fleet.mig_geometry import geometries_of
+from gpuyard.core.fleet.mig_geometry import find_geometries
 from gpuyard.model import Node
 from gpuyard.model.catalogue import CATALOGUE
 from gpuyard.model.units import MILLI, SECOND_MS
@@ -93,7 +93,7 @@ def gpu_memory_mib(view: Mapping[str, Any], model: str) -> int:
     if "g." in profile:
         sizes = [
             each.memory_mib
-            for geometry in geometries_of(profile)
+            for geometry in find_geometries(profile)
             for each in geometry.profiles
             if each.name == profile
         ]

@@ -6,11 +6,11 @@ from itertools import groupby
 
 from gpuyard.control.access.rights import Sight
 from gpuyard.control.reading.plain_views import View
-from gpuyard.control.views.explained import told
+from gpuyard.control.views.explanations import mask_reason
 from gpuyard.core import Policy, State, explain
-from gpuyard.core.explain.layout_plan import jobs_on
+from gpuyard.core.explain.layout_plan import list_jobs_on
 from gpuyard.core.fleet.mig_geometry import Held, PlacedSlice, fit, layout_text
-from gpuyard.core.fleet.mig_placing import place_slices, spare_whole
+from gpuyard.core.fleet.mig_placing import count_spare_whole, place_slices
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.phrases import count_text, names_text
 from gpuyard.model import ReasonCode
@@ -61,19 +61,19 @@ def _fortune(state: State, number: int, gpu: int, used: Held, idle: Held) -> str
     if nodes.foreign.get(number, (0, ""))[0] >> gpu & 1:
         return "used outside the yard: left alone"
     if used:
-        said = f"{layout_text(used)} in use by {names_text(jobs_on(state, number, gpu))}, never moved"
+        said = f"{layout_text(used)} in use by {names_text(list_jobs_on(state, number, gpu))}, never moved"
         return said + (
             f"; {layout_text(idle)} idle, used again or taken away when in the way" if idle else ""
         )
     free = nodes.gpu_free[number][gpu]
     if free < MILLI:
-        jobs = names_text(jobs_on(state, number, gpu))
+        jobs = names_text(list_jobs_on(state, number, gpu))
         return f"whole, in use by {jobs}" if free <= 0 else f"shared by {jobs}: not cut while it is"
     if idle:
         return (
             "its slices are idle: used again, or made whole for a job that asks for that, or after a minute"
         )
-    if spare_whole(nodes) <= 0:
+    if count_spare_whole(nodes) <= 0:
         return f"whole and free; not cut, as whole_gpus keeps {count_text(nodes.whole_reserve, 'GPU')} whole"
     return "whole and free; cut when a slice is asked for that fits nowhere else"
 
@@ -107,7 +107,7 @@ def waiting_rows(state: State, policy: Policy, now_ms: int, sight: Sight) -> tup
 def _kept_from(state: State, policy: Policy, record: JobRecord, now_ms: int, sight: Sight) -> str:
     """Why the first job that waits for a size has none. The state is a copy and may be changed."""
     found = explain(state, policy, record.id, now_ms)
-    reasons = [told(reason, sight) for reason in (found.reasons if found else ())]
+    reasons = [mask_reason(reason, sight) for reason in (found.reasons if found else ())]
     other = [reason.text for reason in reasons if reason.code is not ReasonCode.ROOM]
     if other:
         return other[0]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gpuyard.control.access.rights import ALL, Sight
-from gpuyard.control.replica.labels import attempt_of, key_of, node_key
+from gpuyard.control.replica.labels import current_key, node_key, parse_attempt_key
 from gpuyard.control.replica.replica import Replica
 from gpuyard.control.upkeep.watching import Watch
 from gpuyard.core import State
@@ -93,7 +93,7 @@ def _sampled(state: State, number: int, gpu: int, sample: Sample, yard: str) -> 
     for job_id, (_end_ms, grant) in sorted(state.nodes.attempts_on[number].items()):
         if job_id in state.jobs and grant.gpus == 1 << gpu:
             # Of an attempt with several GPUs the collector tells the sum.
-            key = key_of(yard, state.jobs[job_id])
+            key = current_key(yard, state.jobs[job_id])
             if (mib := values.get(f"{attempt_subject(key)}/gpu_memory")) is not None:
                 attempts.append((key, mib))
     used, free = told["memory_used"], told["memory_free"]
@@ -129,7 +129,7 @@ def _row(
     node = state.nodes.node[number]
     memory: dict[int, int] = {}
     for key, mib in signals.attempts if signals else ():
-        if (whose := attempt_of(yard, key)) is not None:
+        if (whose := parse_attempt_key(yard, key)) is not None:
             memory[whose[0]] = memory.get(whose[0], 0) + mib
     jobs: list[GpuJobReply] = []
     for job_id, (_end_ms, grant) in sorted(state.nodes.attempts_on[number].items()):

@@ -12,15 +12,15 @@ from gpuyard.control.access.rights import Sight
 from gpuyard.control.duties.rounds import Duties
 from gpuyard.control.reading.publisher import Publisher
 from gpuyard.control.reading.queue_counts import QueueCounts
-from gpuyard.control.replica.labels import key_of
+from gpuyard.control.replica.labels import current_key
 from gpuyard.control.replica.replica import Replica
-from gpuyard.control.upkeep.filling import Filler
+from gpuyard.control.upkeep.projection_filler import Filler
 from gpuyard.control.upkeep.watching import Watch
 from gpuyard.control.views import scheduler_metrics as scheduler
-from gpuyard.control.views.scheduler_metrics import NodeNames, Standing, counter, gauge
+from gpuyard.control.views.scheduler_metrics import NodeNames, Standing, counter_lines, gauge_lines
 from gpuyard.core import State
 from gpuyard.shipping.contract import Sends
-from gpuyard.telemetry.exposition import Row, SignalLines, labels, open_metrics, written
+from gpuyard.telemetry.exposition import Row, SignalLines, exposition_text, labels_text, open_metrics
 
 
 class Metrics:
@@ -53,7 +53,7 @@ class Metrics:
     def text(self, sight: Sight, *, as_open: bool = False) -> str:
         """The whole answer, with what this person may see; `as_open`: as OpenMetrics has it."""
         lines = self._lines(sight)
-        return written(open_metrics(lines) if as_open else lines)
+        return exposition_text(open_metrics(lines) if as_open else lines)
 
     def _lines(self, sight: Sight) -> list[str]:
         replica, watch, standing = self._replica, self._watch, self._standing
@@ -65,20 +65,20 @@ class Metrics:
             names = NodeNames(state)
             jobs, info = _jobs(state, yard, sight)
             own = [
-                *scheduler.fleet(state, names),
-                *scheduler.tenants(state, sight, replica.tally.ended),
-                *scheduler.written(replica.tally),
+                *scheduler.fleet_lines(state, names),
+                *scheduler.tenant_lines(state, sight, replica.tally.ended),
+                *scheduler.tally_lines(replica.tally),
             ]
-        release = [(labels(version=__version__, yard=yard), 1)]
+        release = [(labels_text(version=__version__, yard=yard), 1)]
         return [
-            *gauge("info", "The release and the yard, as labels.", release),
-            *scheduler.server(ready, standing),
-            *scheduler.engines(standing, self._now_ms()),
-            *scheduler.projections(self._projections.status()),
-            *scheduler.duties(self._duties),
+            *gauge_lines("info", "The release and the yard, as labels.", release),
+            *scheduler.server_lines(ready, standing),
+            *scheduler.engine_lines(standing, self._now_ms()),
+            *scheduler.projection_lines(self._projections.status()),
+            *scheduler.duty_lines(self._duties),
             *own,
-            *scheduler.queue(waiting, sight),
-            *gauge("job_info", "A running job, as labels; join it by its id.", info),
+            *scheduler.queue_lines(waiting, sight),
+            *gauge_lines("job_info", "A running job, as labels; join it by its id.", info),
             *_watch(watch, names),
             *_sinks(self._shippers),
             *self._signals.of(
@@ -95,8 +95,8 @@ def _jobs(state: State, yard: str, sight: Sight) -> tuple[dict[str, str], list[R
     for record in state.running.values():
         spec = record.job.spec
         if sight.sees(spec.tenant):
-            jobs[key_of(yard, record)] = record.job.label
-            row = labels(
+            jobs[current_key(yard, record)] = record.job.label
+            row = labels_text(
                 job_id=record.job.label,
                 name=spec.name,
                 user=spec.user,
@@ -109,21 +109,21 @@ def _jobs(state: State, yard: str, sight: Sight) -> tuple[dict[str, str], list[R
 
 def _watch(watch: Watch, names: NodeNames) -> list[str]:
     refused: list[Row] = [
-        (labels(node=names(node), cause=cause), count)
+        (labels_text(node=names(node), cause=cause), count)
         for (node, cause), count in sorted(watch.faults().items())
     ]
     clocks: list[Row] = [
-        (labels(node=names(node)), off_ms / 1000)
+        (labels_text(node=names(node)), off_ms / 1000)
         for node, off_ms in sorted(watch.handed_in.clocks_off_ms().items())
     ]
     asking: list[Row] = [("", int(not watch.asking.trouble))] if watch.asking is not None else []
     return [
-        *gauge("prometheus_source_up", "Whether the Prometheus that the yard reads answers.", asking),
-        *gauge(
+        *gauge_lines("prometheus_source_up", "Whether the Prometheus that the yard reads answers.", asking),
+        *gauge_lines(
             "node_clock_off_seconds", "Seconds by which the clock of a node is behind the yard's.", clocks
         ),
-        *counter("watch_cpu_seconds", "CPU time of the collector.", [("", watch.spent_s)]),
-        *counter(
+        *counter_lines("watch_cpu_seconds", "CPU time of the collector.", [("", watch.spent_s)]),
+        *counter_lines(
             "values_refused", "Values of signals that the yard refused because they are impossible.", refused
         ),
     ]
@@ -131,35 +131,35 @@ def _watch(watch: Watch, names: NodeNames) -> list[str]:
 
 def _sinks(shippers: Sequence[Sends]) -> list[str]:
     """How far logs have come to each receiver."""
-    each = [(labels(sink=one.spec.name, kind=one.spec.kind), one) for one in shippers]
+    each = [(labels_text(sink=one.spec.name, kind=one.spec.kind), one) for one in shippers]
     lines: list[Row] = [
-        (labels(sink=one.spec.name, kind=one.spec.kind, result=result), count)
+        (labels_text(sink=one.spec.name, kind=one.spec.kind, result=result), count)
         for one in shippers
         for result, count in (("sent", one.sent), ("refused", one.refused))
     ]
     return [
-        *gauge(
+        *gauge_lines(
             "log_sink_up",
             "Whether a receiver of logs takes lines.",
             [(at, int(not one.trouble)) for at, one in each],
         ),
-        *counter("log_sink_lines", "Lines that a receiver took or refused.", lines),
-        *gauge(
+        *counter_lines("log_sink_lines", "Lines that a receiver took or refused.", lines),
+        *gauge_lines(
             "log_sink_lag_seconds",
             "Age of the oldest line that a receiver has not taken.",
             [(at, one.lag_s) for at, one in each],
         ),
-        *gauge(
+        *gauge_lines(
             "log_sink_streams",
             "Logs that are not completely sent.",
             [(at, one.streams) for at, one in each],
         ),
-        *counter(
+        *counter_lines(
             "log_sink_left_out_bytes",
             "Bytes that log_limit cut from long logs before a receiver took them.",
             [(at, one.left_out_bytes) for at, one in each],
         ),
-        *counter(
+        *counter_lines(
             "log_sink_logs_lost",
             "Logs that were removed or given up before a receiver took all of them.",
             [(at, one.lost) for at, one in each],

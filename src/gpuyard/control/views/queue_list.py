@@ -10,7 +10,7 @@ from itertools import islice
 
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.reading.model import Line, Model, encode
-from gpuyard.control.reading.plain_views import MORE_COLUMNS, View, masked_row, more, queue_row
+from gpuyard.control.reading.plain_views import MORE_COLUMNS, View, masked_row, more_values, queue_row
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.model import Node
 from gpuyard.wire.endpoints import QUEUE_COLUMNS
@@ -130,7 +130,7 @@ class QueueList:
             if everything or (wanted.live(record) and wanted.in_cluster(record, nodes)):
                 if wide:
                     said = queue_row(record, nodes, reason(row, place))
-                    texts.append(encode(said + more(record, row.waits_for)))
+                    texts.append(encode(said + more_values(record, row.waits_for)))
                 else:
                     texts.append(row.text(nodes, reason(row, place), alike))
             elif self._masks and _out_of_sight(wanted, record):

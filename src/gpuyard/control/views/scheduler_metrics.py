@@ -13,14 +13,14 @@ from gpuyard.control.duties.rounds import RunningDuty
 from gpuyard.control.reading.plain_views import node_state
 from gpuyard.control.reading.queue_counts import Key
 from gpuyard.control.replica.labels import node_key
-from gpuyard.control.replica.tally import Histogram, Tally, histogram
+from gpuyard.control.replica.tally import Histogram, Tally, histogram_lines
 from gpuyard.core import State
 from gpuyard.core.fleet.stranded import stranded_milli
 from gpuyard.core.quota.tenants import ROOT
 from gpuyard.model import JobState
 from gpuyard.model.jobs import FIRST_EXTERNAL_ID
 from gpuyard.model.units import MILLI, SECOND_MS
-from gpuyard.telemetry.exposition import PREFIX, Row, family, labels
+from gpuyard.telemetry.exposition import PREFIX, Row, family_lines, labels_text
 
 TENANTS_MAX = 2000
 """Rows of tenants: a tree may have any number, a Prometheus should not."""
@@ -66,24 +66,24 @@ class NodeNames:
         return key if name in self._several else name
 
 
-def gauge(name: str, help: str, rows: Iterable[Row]) -> list[str]:
+def gauge_lines(name: str, help: str, rows: Iterable[Row]) -> list[str]:
     """A metric of ours that goes up and down."""
-    return family(f"{PREFIX}{name}", "gauge", help, rows)
+    return family_lines(f"{PREFIX}{name}", "gauge", help, rows)
 
 
-def counter(name: str, help: str, rows: Iterable[Row]) -> list[str]:
+def counter_lines(name: str, help: str, rows: Iterable[Row]) -> list[str]:
     """A metric of ours that only rises."""
-    return family(f"{PREFIX}{name}_total", "counter", help, rows)
+    return family_lines(f"{PREFIX}{name}_total", "counter", help, rows)
 
 
 def _by(label: str, counted: Mapping[str, int | float]) -> list[Row]:
-    return [(labels(**{label: key}), counted[key]) for key in sorted(counted)]
+    return [(labels_text(**{label: key}), counted[key]) for key in sorted(counted)]
 
 
 # -- the replica, with its lock --------------------------------------------------------------------------------
 
 
-def fleet(state: State, names: NodeNames) -> list[str]:
+def fleet_lines(state: State, names: NodeNames) -> list[str]:
     """Jobs, nodes and GPUs by how they stand. Called with the replica locked."""
     nodes = state.nodes
     kinds: dict[tuple[str, str, str], list[int]] = {}
@@ -104,13 +104,13 @@ def fleet(state: State, names: NodeNames) -> list[str]:
             by_free[*kind, nodes.free_mask[number].bit_count()] += 1
         where = {"cluster": node.cluster, "pool": node.pool, "rack": node.rack, "switch": node.switch}
         name = names(node_key(node.cluster, node.name))
-        info.append((labels(node=name, model=node.gpu_model, **where), 1))
+        info.append((labels_text(node=name, model=node.gpu_model, **where), 1))
 
     def of_kind(kind: tuple[str, ...]) -> dict[str, str]:
         return {"cluster": kind[0], "pool": kind[1], "model": kind[2]}
 
     def rows(place: int, per: int) -> list[Row]:
-        return [(labels(**of_kind(kind)), kinds[kind][place] / per) for kind in sorted(kinds)]
+        return [(labels_text(**of_kind(kind)), kinds[kind][place] / per) for kind in sorted(kinds)]
 
     jobs = {
         "running": len(state.running),
@@ -119,65 +119,65 @@ def fleet(state: State, names: NodeNames) -> list[str]:
     }
     submitted = state.last_job_id + max(0, state.last_external_id - FIRST_EXTERNAL_ID + 1)
     return [
-        *gauge("jobs", "Jobs by state.", _by("state", jobs)),
-        *counter("jobs_submitted", "Ids that were given to jobs and arrays.", [("", submitted)]),
-        *gauge(
+        *gauge_lines("jobs", "Jobs by state.", _by("state", jobs)),
+        *counter_lines("jobs_submitted", "Ids that were given to jobs and arrays.", [("", submitted)]),
+        *gauge_lines(
             "nodes",
             "Nodes by state.",
-            [(labels(cluster=at, state=word), count) for (at, word), count in sorted(by_state.items())],
+            [(labels_text(cluster=at, state=word), count) for (at, word), count in sorted(by_state.items())],
         ),
-        *gauge("gpus", "GPUs of the yard.", rows(0, 1)),
-        *gauge("gpus_free", "GPUs that a job could get now, including parts of GPUs.", rows(1, MILLI)),
-        *gauge(
+        *gauge_lines("gpus", "GPUs of the yard.", rows(0, 1)),
+        *gauge_lines("gpus_free", "GPUs that a job could get now, including parts of GPUs.", rows(1, MILLI)),
+        *gauge_lines(
             "gpus_stranded",
             "Free GPUs on nodes where no waiting job has room.",
             rows(2, MILLI),
         ),
-        *gauge(
+        *gauge_lines(
             "nodes_open",
             "Nodes that take jobs, by the number of their wholly free GPUs.",
             [
-                (labels(**of_kind(kind[:3]), gpus_free=str(kind[3])), count)
+                (labels_text(**of_kind(kind[:3]), gpus_free=str(kind[3])), count)
                 for kind, count in sorted(by_free.items())
             ],
         ),
-        *gauge("node_info", "A node, as labels; join it by its name.", sorted(info)),
+        *gauge_lines("node_info", "A node, as labels; join it by its name.", sorted(info)),
     ]
 
 
-def tenants(state: State, sight: Sight, ended: Mapping[tuple[str, str], int]) -> list[str]:
+def tenant_lines(state: State, sight: Sight, ended: Mapping[tuple[str, str], int]) -> list[str]:
     """What tenants have, want and were given. Called with the replica locked."""
     tree = state.tenants
     waiting, wanted = state.counts.by_tenant(tree.chain)
     seen = [
-        (path, labels(tenant=path), number)
+        (path, labels_text(tenant=path), number)
         for path, number in sorted(tree.number.items())
         if number != ROOT and sight.knows(path)
     ][:TENANTS_MAX]
     some_ended = {tenant for tenant, _state in ended}
     ends: list[Row] = [
-        (labels(tenant=path, state=word), ended.get((path, word), 0))
+        (labels_text(tenant=path, state=word), ended.get((path, word), 0))
         for path, _labelled, _number in seen
         if path in some_ended and sight.sees(path)
         for word in ENDS
     ]
 
     def each(name: str, help: str, values: Sequence[Any], per: int = 1) -> list[str]:
-        return gauge(name, help, [(labelled, values[number] / per) for _path, labelled, number in seen])
+        return gauge_lines(name, help, [(labelled, values[number] / per) for _path, labelled, number in seen])
 
     return [
         *each("tenant_gpus", "GPUs that a tenant has.", [used[0] for used in tree.used], MILLI),
         *each("tenant_gpus_wanted", "GPUs that a tenant's waiting jobs ask for.", wanted, MILLI),
         *each("tenant_jobs_running", "A tenant's jobs that run.", tree.running),
         *each("tenant_jobs_waiting", "A tenant's jobs that wait.", waiting),
-        *counter("jobs_ended", "Jobs whose end this server wrote, by outcome.", ends),
+        *counter_lines("jobs_ended", "Jobs whose end this server wrote, by outcome.", ends),
     ]
 
 
 # -- without it ------------------------------------------------------------------------------------------------
 
 
-def queue(counts: Mapping[Key, int], sight: Sight) -> list[str]:
+def queue_lines(counts: Mapping[Key, int], sight: Sight) -> list[str]:
     """Jobs that wait, by tenant, class and reason."""
     seen = sorted([(-count, key) for key, count in counts.items() if sight.sees(key[0])])
     told = {key: -count for count, key in seen[:QUEUE_MAX]}
@@ -185,25 +185,27 @@ def queue(counts: Mapping[Key, int], sight: Sight) -> list[str]:
         key = (OTHERS, OTHERS, reason)
         told[key] = told.get(key, 0) - count
     rows: list[Row] = [
-        (labels(tenant=tenant, **{"class": klass}, reason=reason), told[tenant, klass, reason])
+        (labels_text(tenant=tenant, **{"class": klass}, reason=reason), told[tenant, klass, reason])
         for tenant, klass, reason in sorted(told)
     ]
-    return gauge("queue_jobs", "Waiting jobs by reason.", rows)
+    return gauge_lines("queue_jobs", "Waiting jobs by reason.", rows)
 
 
-def written(tally: Tally) -> list[str]:
+def tally_lines(tally: Tally) -> list[str]:
     """What this server has written since it began."""
     return [
-        *counter(
+        *counter_lines(
             "attempts_started", "Attempts that this server decided to start.", _by("class", tally.started)
         ),
-        *counter("attempts_ended", "Attempts whose end this server wrote.", _by("outcome", tally.attempts)),
-        *counter(
+        *counter_lines(
+            "attempts_ended", "Attempts whose end this server wrote.", _by("outcome", tally.attempts)
+        ),
+        *counter_lines(
             "preemptions",
             "Attempts that were stopped to make room for others.",
             _by("cause", tally.preempted),
         ),
-        *histogram(
+        *histogram_lines(
             f"{PREFIX}wait_seconds",
             "From the submission of a job, or its begin time, to its first start.",
             [({"class": klass}, tally.waits[klass]) for klass in sorted(tally.waits)],
@@ -211,36 +213,38 @@ def written(tally: Tally) -> list[str]:
     ]
 
 
-def server(ready: Mapping[str, Any], standing: Standing) -> list[str]:
+def server_lines(ready: Mapping[str, Any], standing: Standing) -> list[str]:
     """The server and its loop. `ready` is what the server says of itself (`Readiness`)."""
 
     def times(name: str, help: str, taken: Histogram) -> list[str]:
-        return histogram(f"{PREFIX}{name}_seconds", help, [({}, taken)])
+        return histogram_lines(f"{PREFIX}{name}_seconds", help, [({}, taken)])
 
     return [
-        *gauge("ready", "Whether the server can do its work.", [("", int(ready["ready"]))]),
-        *gauge("leader", "Whether this server leads.", [("", int(ready["role"] == "leader"))]),
-        *gauge("troubles", "Troubles that the last step of the loop met.", [("", len(ready["troubles"]))]),
-        *counter("events", "Events in the log.", [("", ready["events"])]),
+        *gauge_lines("ready", "Whether the server can do its work.", [("", int(ready["ready"]))]),
+        *gauge_lines("leader", "Whether this server leads.", [("", int(ready["role"] == "leader"))]),
+        *gauge_lines(
+            "troubles", "Troubles that the last step of the loop met.", [("", len(ready["troubles"]))]
+        ),
+        *counter_lines("events", "Events in the log.", [("", ready["events"])]),
         *times("step", "How long steps of the control loop took.", standing.all_steps_s),
         *times("decision", "How long decisions took.", standing.decisions_s),
     ]
 
 
-def engines(standing: Standing, now_ms: int) -> list[str]:
+def engine_lines(standing: Standing, now_ms: int) -> list[str]:
     """How engines answer. Only the leader asks them."""
     heard = sorted(standing.heard.items())
     return [
-        *gauge(
+        *gauge_lines(
             "engine_up",
             "Whether the engine of a cluster answered the last time.",
-            [(labels(cluster=cluster), int(each.answers)) for cluster, each in heard],
+            [(labels_text(cluster=cluster), int(each.answers)) for cluster, each in heard],
         ),
-        *gauge(
+        *gauge_lines(
             "engine_report_age_seconds",
             "Age of the last answer of a cluster's engine.",
             [
-                (labels(cluster=cluster), max(0, now_ms - each.at_ms) / SECOND_MS)
+                (labels_text(cluster=cluster), max(0, now_ms - each.at_ms) / SECOND_MS)
                 for cluster, each in heard
                 if each.at_ms
             ],
@@ -248,19 +252,19 @@ def engines(standing: Standing, now_ms: int) -> list[str]:
     ]
 
 
-def duties(running: Iterable[RunningDuty]) -> list[str]:
+def duty_lines(running: Iterable[RunningDuty]) -> list[str]:
     """What this server does by itself. Where another server leads, the leader's duties are not late here."""
-    each = [(labels(duty=one.duty.name), one) for one in running]
+    each = [(labels_text(duty=one.duty.name), one) for one in running]
     return [
-        *counter(
+        *counter_lines(
             "duty_runs", "Rounds of a duty of this server.", [(at, one.record.runs) for at, one in each]
         ),
-        *counter(
+        *counter_lines(
             "duty_failures",
             "Rounds of a duty of this server that failed.",
             [(at, one.record.failures) for at, one in each],
         ),
-        *gauge(
+        *gauge_lines(
             "duty_good_round_age_seconds",
             "Age of the last good round of a duty, or the time since this server took the duty over.",
             [(at, round(one.good_age_s, 3)) for at, one in each if one.here],
@@ -268,16 +272,16 @@ def duties(running: Iterable[RunningDuty]) -> list[str]:
     ]
 
 
-def projections(status: Sequence[Mapping[str, Any]]) -> list[str]:
+def projection_lines(status: Sequence[Mapping[str, Any]]) -> list[str]:
     """How far the projections that follow the log have come (`Filler.status`)."""
-    each = [(labels(projection=one["name"]), one) for one in status]
+    each = [(labels_text(projection=one["name"]), one) for one in status]
     return [
-        *gauge(
+        *gauge_lines(
             "projection_behind_events",
             "Events of the log that a projection has not folded yet.",
             [(at, max(0, one["head"] - one["seq"])) for at, one in each],
         ),
-        *gauge(
+        *gauge_lines(
             "projection_stuck",
             "Whether a projection is stuck at an event that it cannot fold.",
             [(at, int(bool(one["error"]))) for at, one in each],

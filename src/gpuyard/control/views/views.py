@@ -7,29 +7,29 @@ thousand waiting jobs: rows, not mappings, and the reason of each from the last 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 from gpuyard.control.access.rights import ALL, Sight
-from gpuyard.control.reading.model import Said, unsaid
-from gpuyard.control.reading.overview import overview
+from gpuyard.control.reading.model import Said, no_reason
+from gpuyard.control.reading.overview import make_overview
 from gpuyard.control.reading.plain_views import (
     View,
     array_limit,
-    ended_job,
-    files,
-    live_job,
-    live_task,
-    recipe_of,
-    tries_of,
+    ended_job_view,
+    live_job_view,
+    live_task_view,
+    read_files,
+    read_recipe,
+    read_tries,
 )
 from gpuyard.control.reading.publisher import NodesReading, Publisher
 from gpuyard.control.refusals import Impossible, NotFound, Refusal, Removed
-from gpuyard.control.replica.labels import Label, ended_as, label_of, live, row_label, seen_elsewhere
+from gpuyard.control.replica.labels import Label, find_foreign, find_live, match_ended, parse_label, row_label
+from gpuyard.control.replica.questions import QuestionContext, QuestionRunner, Think
 from gpuyard.control.replica.replica import Replica
-from gpuyard.control.replica.thought import QuestionContext, QuestionRunner, Think
 from gpuyard.control.upkeep.retention import ENVIRONMENTS, SCRIPTS, removed_text
-from gpuyard.control.views.again import request_of
-from gpuyard.control.views.explained import no_job, why_view
+from gpuyard.control.views.explanations import unknown_job, why_view
 from gpuyard.control.views.queue_list import EVERYTHING, OWN_MAX, PIECE, Filter, QueueList
+from gpuyard.control.views.request_again import rebuild_request
 from gpuyard.core.estimate.estimate import estimate
-from gpuyard.errors import quoted, remedy
+from gpuyard.errors import quote, suggest
 from gpuyard.model import Ask, JobSpec, JobState, Node, Settings, Whole
 from gpuyard.model.jobs import FIRST_EXTERNAL_ID, newest_first
 from gpuyard.model.serialise import from_plain
@@ -55,8 +55,8 @@ class Views:
         self,
         replica: Replica,
         now_ms: Callable[[], int],
-        said: Said = unsaid,
-        late: Said = unsaid,
+        said: Said = no_reason,
+        late: Said = no_reason,
         think: Think | None = None,
     ) -> None:
         self._replica = replica
@@ -85,34 +85,34 @@ class Views:
         """
         view = self._job(label, explained, brief, sight)
         if view is None or not sight.sees(view["tenant"]):
-            raise no_job(label)
+            raise unknown_job(label)
         if not brief and not view.get("array"):
-            view["tries"] = tries_of(self._replica.store, view, self._ended)
+            view["tries"] = read_tries(self._replica.store, view, self._ended)
         return view
 
     def _job(self, label: Label, explained: bool, brief: bool, sight: Sight) -> View | None:
         model, store = self.reading.latest(), self._replica.store
         nodes = model.nodes
-        found = [row for row in live(model, label) if sight.sees(row.job.spec.tenant)]
+        found = [row for row in find_live(model, label) if sight.sees(row.job.spec.tenant)]
         if len(found) == 1 and (found[0].job.label == str(label) or found[0].id == label.id):
             (row,) = found
-            view = live_job(nodes, row.record, "" if brief else model.reason(row), row.waits_for)
+            view = live_job_view(nodes, row.record, "" if brief else model.reason(row), row.waits_for)
             if not explained:
                 return view
-            view["files"] = files(store, row.job.spec.recipe)
+            view["files"] = read_files(store, row.job.spec.recipe)
             # Beside the replica, for it takes longer than the replica should be locked.
             now_ms = max(self._now_ms(), model.now_ms)
             return {**view, **self._think(_told, view["id"], now_ms, sight)}
         # An array's common fields are shown once, and each task has those that differ.
         found.sort(key=lambda row: row.job.array_index)
-        tasks = [live_job(nodes, row.record, "", row.waits_for) for row in found[:1]]
-        tasks += [live_task(nodes, row.record) for row in found[1:]]
+        tasks = [live_job_view(nodes, row.record, "", row.waits_for) for row in found[:1]]
+        tasks += [live_task_view(nodes, row.record) for row in found[1:]]
         if label.index is not None:
             rows = self._replica.store.history.of_array(label.id, label.index - 1, 1)
             if rows and rows[0].array_index == label.index:
-                return self._ended(seen_elsewhere(self._replica.store, label) or rows[0], explained)
+                return self._ended(find_foreign(self._replica.store, label) or rows[0], explained)
             return None
-        ended = ended_as(label, store.history.find(label.id)) or seen_elsewhere(store, label)
+        ended = match_ended(label, store.history.find(label.id)) or find_foreign(store, label)
         if ended is not None:
             return self._ended(ended, explained)
         tasks += [self._ended(row) for row in self._array_rows(label.id)]
@@ -120,13 +120,13 @@ class Views:
 
     def _ended(self, row: HistoryRow, explained: bool = False) -> View:
         recipe = row.detail.get("spec", {}).get("recipe", "") if explained else ""
-        more: View = {"files": files(self._replica.store, recipe)} if recipe else {}
+        more: View = {"files": read_files(self._replica.store, recipe)} if recipe else {}
         removed = dict(row.detail.get("removed", {}))
         if recipe:
-            removed |= self._recipe_removed(recipe, recipe_of(self._replica.store, recipe))
+            removed |= self._recipe_removed(recipe, read_recipe(self._replica.store, recipe))
         if removed:
             more["removed"] = removed
-        return ended_job(self._nodes, row) | more
+        return ended_job_view(self._nodes, row) | more
 
     @property
     def _nodes(self) -> Sequence[Node]:
@@ -148,7 +148,7 @@ class Views:
         found: dict[Label, Refusal] = {}
         for label in labels:
             ended = _end_of(label, rows, tasks, arrays)
-            found[label] = no_job(label)
+            found[label] = unknown_job(label)
             if ended is not None and sight.sees(ended[0]):
                 _tenant, name, state = ended
                 found[label] = Impossible(
@@ -195,7 +195,7 @@ class Views:
         if view.get("array"):
             raise NotFound(f"{label} is an array", f"Name one of its tasks, for example {label}_0.")
         name = self._submitted(view["id"])[0].recipe
-        found = recipe_of(self._replica.store, name)
+        found = read_recipe(self._replica.store, name)
         removed = self._recipe_removed(name, found)
         self.check_kept({**view, "removed": removed}, SCRIPTS)
         told: View = {"removed": removed} if removed else {}
@@ -209,17 +209,17 @@ class Views:
         # The last task of an array tells how many may run at a time.
         job_id = max([task["id"] for task in tasks], default=view["id"])
         spec, limit_ms = self._submitted(job_id)
-        found = recipe_of(self._replica.store, spec.recipe)
+        found = read_recipe(self._replica.store, spec.recipe)
         removed = self._recipe_removed(spec.recipe, found)
         self.check_kept({**view, "removed": removed}, SCRIPTS)
         if not found:
             raise NotFound(
                 f"job {label} was not submitted here", "The scheduler that runs it knows what it runs."
             )
-        indices = sorted([label_of(task["label"]).index or 0 for task in tasks])
+        indices = sorted([parse_label(task["label"]).index or 0 for task in tasks])
         at_a_time = array_limit(job_id, label.id, spec.after) if tasks else 0
         told: View = {"removed": removed} if removed else {}
-        return view, {"request": request_of(spec, limit_ms, found, indices, at_a_time), **told}
+        return view, {"request": rebuild_request(spec, limit_ms, found, indices, at_a_time), **told}
 
     def _submitted(self, job_id: int) -> tuple[JobSpec, int]:
         """What a job asked for, live or ended, and its time limit; 0: that of its class."""
@@ -282,14 +282,14 @@ class Views:
         page = []
         for row in model.jobs.newest_first(before_id):
             if wanted.live(row.record):
-                page.append(live_job(model.nodes, row.record, model.reason(row), row.waits_for))
+                page.append(live_job_view(model.nodes, row.record, model.reason(row), row.waits_for))
                 if len(page) == limit:
                     break
         return page
 
     def _ended_page(self, wanted: Filter, before_id: int | None, limit: int) -> list[View]:
         rows = self._replica.store.history.search(_query(wanted, before_id, limit))
-        return [ended_job(self._nodes, row) for row in rows]
+        return [ended_job_view(self._nodes, row) for row in rows]
 
     def history(
         self, wanted: Filter, since_ms: int | None, before_id: int | None, limit: int
@@ -298,7 +298,7 @@ class Views:
         rows = self._replica.store.history.search(
             _query(wanted, before_id, min(limit + 1, PAGE_MAX), since_ms=since_ms)
         )
-        page = [ended_job(self._nodes, row) for row in rows[:limit]]
+        page = [ended_job_view(self._nodes, row) for row in rows[:limit]]
         more = len(rows) > limit or (limit >= PAGE_MAX and len(rows) == PAGE_MAX)
         return page, page[-1]["id"] if more and page else None
 
@@ -330,13 +330,13 @@ class Views:
 
     def overview(self, sight: Sight = ALL) -> View:
         """GPUs and tenants, for a screen."""
-        return overview(self.reading.fleet(), self._now_ms(), sight)
+        return make_overview(self.reading.fleet(), self._now_ms(), sight)
 
 
 def check_cluster(name: str, known: Set[str]) -> None:
     """Raise where there is no such cluster."""
     if name not in known:
-        raise NotFound(f"there is no cluster {quoted(name)}; {remedy(name, sorted(known), 'clusters')}")
+        raise NotFound(f"there is no cluster {quote(name)}; {suggest(name, sorted(known), 'clusters')}")
 
 
 def _script_names(settings: Settings, sight: Sight) -> View:
@@ -398,7 +398,7 @@ def _end_of(
     arrays: Mapping[int, Sequence[tuple[str, str]]],
 ) -> tuple[str, str, str] | None:
     """Tenant, name and state of what a label stands for, in the history; None: nothing there has it."""
-    row = ended_as(label, rows.get(label.id)) if label.index is None else None
+    row = match_ended(label, rows.get(label.id)) if label.index is None else None
     if row is None:
         there = tasks.get((label.id, label.index or 0), ())
         elsewhere = [each for each in there if each.id >= FIRST_EXTERNAL_ID and row_label(each) == str(label)]

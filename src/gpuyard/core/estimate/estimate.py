@@ -7,11 +7,11 @@ the estimate is no promise: a job often starts sooner, and a job behind it that 
 
 from typing import NamedTuple
 
-from gpuyard.core.estimate.after import DependenciesMet, Times, ready, stuck
-from gpuyard.core.estimate.cut import uncut
-from gpuyard.core.estimate.pinned import handed_on, kept_somewhere
+from gpuyard.core.estimate.dependencies_met import DependenciesMet, Times, find_ready, stuck_reason
+from gpuyard.core.estimate.pinned_slice import find_handover, is_pinned_somewhere
+from gpuyard.core.estimate.uncut_gpu import find_uncut_start
 from gpuyard.core.fleet.nodes import NEVER_MS
-from gpuyard.core.jobs.queue import ahead, in_order
+from gpuyard.core.jobs.queue import count_ahead, walk_in_order
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.phrases import count_text, names_text
 from gpuyard.core.schedule.decide import rehearse
@@ -51,7 +51,7 @@ def estimate(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Es
         return Estimate(at_ms, "its room is kept for it and will be free then")
     if state.queue.order is not policy.order:
         state.reindex(policy.order)
-    never = stuck(state, record) or unforeseen(state, policy, record)
+    never = stuck_reason(state, record) or unforeseen(state, policy, record)
     if never:
         return Estimate(None, never)
     found = _booked(state, policy, now_ms, record)
@@ -98,7 +98,7 @@ def _booked(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Est
     seen = 0
     before: list[JobRecord] = []
     untold: JobRecord | None = None
-    for other in in_order(state.queue):
+    for other in walk_in_order(state.queue):
         if other is record or seen == AHEAD_MAX:
             break
         seen += 1
@@ -125,8 +125,8 @@ def _booked(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Est
         # The jobs ahead are served differently than they are booked here: nothing changes before some job ends.
         from_ms = _change_ms(state, now_ms, bookings)
         slot = profile.earliest(record, from_ms) if from_ms < NEVER_MS else None
-    total = ahead(state.queue, record) if waits else state.queue.count
-    if slot is None and seen == total and kept_somewhere(state, record):
+    total = count_ahead(state.queue, record) if waits else state.queue.count
+    if slot is None and seen == total and is_pinned_somewhere(state, record):
         # In strict order each job ahead blocks all others, so the start of each of them must be known.
         booked = {other.id for other, _slot in bookings}
         known = [o.id in booked or o.shape.profile == record.shape.profile for o in before]
@@ -150,7 +150,7 @@ def _booked(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Est
 
 def _uncut(state: State, profile: FleetProfile, now_ms: int, from_ms: int, record: JobRecord) -> Estimate:
     """When a GPU that is cut now can take a share that finds room nowhere else."""
-    found = uncut(state, profile.quotas, now_ms, from_ms, record)
+    found = find_uncut_start(state, profile.quotas, now_ms, from_ms, record)
     if found is None or found.at_ms >= NEVER_MS:
         return Estimate(None, "what it asks for does not come free by anything that runs ending")
     jobs, several = _jobs(state, set(found.job_ids))
@@ -180,7 +180,7 @@ def _pinned(
     state: State, now_ms: int, from_ms: int, record: JobRecord, before: list[JobRecord] | None
 ) -> Estimate:
     """When the job gets its slice of a pinned GPU, if it finds room nowhere else."""
-    found = None if before is None else handed_on(state, now_ms, record, before)
+    found = None if before is None else find_handover(state, now_ms, record, before)
     if found is None:
         return Estimate(None, "slices of its size are on pinned GPUs; when they are free cannot be told")
     label = state.jobs[found.job_id].job.label if found.job_id else ""
@@ -214,7 +214,7 @@ def _waited_for(
         return Times(slot.at_ms, slot.at_ms + other.estimate_ms)
 
     booked = {other.id: Times(slot.at_ms, slot.at_ms + other.estimate_ms) for other, slot in bookings}
-    return ready(state, now_ms, record, booked, book)
+    return find_ready(state, now_ms, record, booked, book)
 
 
 def _when(state: State, now_ms: int, slot: Slot, bookings: list[tuple[JobRecord, Slot]]) -> str:

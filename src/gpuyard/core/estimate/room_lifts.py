@@ -53,7 +53,7 @@ class Obstacles(NamedTuple):
 NOTHING = Obstacles(0)
 
 
-def obstacles(state: State, record: JobRecord, way: Way, now_ms: int) -> Obstacles:
+def find_obstacles(state: State, record: JobRecord, way: Way, now_ms: int) -> Obstacles:
     """The obstacles of a job that is served one way."""
     shape, members = record.shape, state.nodes.kinds[way.kind].members & way.pools
     if way.full_nodes == 1 and not way.rest_tasks:
@@ -85,7 +85,7 @@ def obstacles(state: State, record: JobRecord, way: Way, now_ms: int) -> Obstacl
     )
 
 
-def on_grants(state: State, record: JobRecord, grants: tuple[Grant, ...], now_ms: int) -> Obstacles:
+def find_obstacles_on(state: State, record: JobRecord, grants: tuple[Grant, ...], now_ms: int) -> Obstacles:
     """The obstacles of a job that has exactly this room earmarked."""
     there = [
         (grant, holder)
@@ -168,7 +168,7 @@ def _fits(state: State, shape: Shape, number: int, tasks: int, staying: list[Roo
 # -- jobs that no node of the fleet could hold ---------------------------------------------------------------------
 
 
-def servable(ask: Ask) -> Ask:
+def make_servable(ask: Ask) -> Ask:
     """The nearest ask that some fleet could serve: whole GPUs, nodes of any name, spread no further than possible."""
     shared = not isinstance(ask.gpus, Whole) and not (isinstance(ask.gpus, Milli) and ask.tasks == 1)
     most = _even(ask.tasks, ask.nodes_min, ask.tasks)
@@ -188,7 +188,7 @@ def _even(tasks: int, nodes_min: int, most: int) -> int:
     return max(1, min(most, -(-tasks // nodes_min), -(-tasks // (nodes_min - 1)) - 1))
 
 
-def nodes_to_add(state: State, shape: Shape) -> AddNodes:
+def find_nodes_to_add(state: State, shape: Shape) -> AddNodes:
     """The nodes that the fleet lacks for a job: the fewest of an existing kind, or larger ones.
 
     If the engine of a cluster cannot do what the job needs, they belong to a cluster with an engine that can.

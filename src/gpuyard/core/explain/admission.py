@@ -12,10 +12,10 @@ from gpuyard.core.quota.budgets import MONEY, Spend, is_about
 from gpuyard.core.quota.tenants import UNLIMITED
 from gpuyard.core.state.state import State
 from gpuyard.model import Ask, Capability, Cure, JobSpec, Mig, Milli, Reason, ReasonCode, Remedy, Whole
-from gpuyard.model.gpu_names import mig_profile
+from gpuyard.model.gpu_names import parse_mig_profile
 from gpuyard.model.mig import MIG_MODELS
 from gpuyard.model.units import DAY_MS, HOUR_MS, MILLI, NO_LIMIT_MS, SECOND_MS
-from gpuyard.quantities import digits, memory_words, usd
+from gpuyard.quantities import count_digits, memory_words, usd_text
 
 _CANNOT = {
     Capability.GANG: "cluster {} cannot start several tasks as one job",
@@ -59,7 +59,7 @@ def ask_text(shape: Shape) -> str:
     return f"{ask.tasks} x ({each})" if ask.tasks > 1 else each
 
 
-def never(state: State, spec: JobSpec) -> Reason | None:
+def impossible_reason(state: State, spec: JobSpec) -> Reason | None:
     """Why a job could never start on this fleet under these settings; None if it could."""
     shape = state.shape_of(spec.ask)
     if not shape.supported:
@@ -116,7 +116,7 @@ def never(state: State, spec: JobSpec) -> Reason | None:
     return None
 
 
-def never_paid(state: State, spec: JobSpec, limit_ms: int) -> Reason | None:
+def unpayable_reason(state: State, spec: JobSpec, limit_ms: int) -> Reason | None:
     """Why no window of a budget could pay for a job with this time limit; None if all could."""
     tenants = state.tenants
     if not (tenants.budgeted and state.settings.policy.quotas):
@@ -131,12 +131,14 @@ def never_paid(state: State, spec: JobSpec, limit_ms: int) -> Reason | None:
     for number in (*named, *tenants.chain[tenants.nearest(spec.tenant)]):
         spend = tenants.spend[number]
         name = tenants.path[number] or "the whole yard"
-        if spend is not None and (reason := beyond(name, spend, shape.gpu_milli, micro, limit_ms)):
+        if spend is not None and (
+            reason := over_budget_reason(name, spend, shape.gpu_milli, micro, limit_ms)
+        ):
             return reason
     return None
 
 
-def beyond(name: str, spend: Spend, gpu_milli: int, micro: int, limit_ms: int) -> Reason | None:
+def over_budget_reason(name: str, spend: Spend, gpu_milli: int, micro: int, limit_ms: int) -> Reason | None:
     """The reason if a single job may take more than the whole budget of a tenant, or than a named one."""
     rate = spend.rate(gpu_milli, micro)
     asked = rate * limit_ms
@@ -154,11 +156,11 @@ def beyond(name: str, spend: Spend, gpu_milli: int, micro: int, limit_ms: int) -
     longest_ms = spend.amount // rate
     shorter = (Remedy(Cure.LESS_TIME, (), longest_ms),) if longest_ms >= SECOND_MS else ()
     fewer = (Remedy(Cure.FEWER_GPUS),) if gpu_milli else (Remedy(Cure.LESS),)
-    lifted_by = (*shorter, *fewer, higher(spend))
+    lifted_by = (*shorter, *fewer, raise_budget(spend))
     return Reason(ReasonCode.BUDGET, name, text, False, lifted_by)
 
 
-def higher(spend: Spend) -> Remedy:
+def raise_budget(spend: Spend) -> Remedy:
     """A budget that is raised."""
     return Remedy(Cure.HIGHER_BUDGET, () if spend.rule is None else (spend.rule.name,))
 
@@ -166,7 +168,9 @@ def higher(spend: Spend) -> Remedy:
 def amount_text(spend: Spend, amount: int, beside: Sequence[int] = (), *, up: bool = False) -> str:
     """An amount of a budget: `12.5` GPU-hours, `$12.50`, or rounded `up`; `beside`: others in the same sentence."""
     if spend.of_money:
-        return usd(-(-amount // MONEY), digits([each // MONEY for each in (amount, *beside)]), up=up)
+        return usd_text(
+            -(-amount // MONEY), count_digits([each // MONEY for each in (amount, *beside)]), up=up
+        )
     return hours_text(amount + (MILLI * HOUR_MS // 100 - 1) * up)
 
 
@@ -181,7 +185,7 @@ def _instead(state: State, shape: Shape) -> Remedy:
     if _without_gpus(state, shape):
         return Remedy(Cure.NO_GPUS)
     if lacking := _lacking(state, shape):
-        slices = [name for name in state.models if shape.profile and mig_profile(name) == shape.profile]
+        slices = [name for name in state.models if shape.profile and parse_mig_profile(name) == shape.profile]
         if slices:
             return Remedy(Cure.SLICE_MODEL, (slices[0],))
         return Remedy(_INSTEAD.get(lacking[1], Cure.WHOLE_GPUS))
@@ -273,7 +277,7 @@ def _why_no_way(state: State, shape: Shape) -> str:
     return f"asks for {wants}; {gpus_counted(total * MILLI)} on {nodes} cannot hold it"
 
 
-def never_able(ask: Ask, state: State) -> bool:
+def is_beyond_engines(ask: Ask, state: State) -> bool:
     """Whether no cluster's engine can do what an ask needs, whatever room there is."""
     return bool(state.nodes.lacks) and _lacking(state, state.shape_of(ask)) is not None
 

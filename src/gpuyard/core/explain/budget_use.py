@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from gpuyard.core.explain.caps import caps
+from gpuyard.core.explain.caps import find_caps
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.quota.budgets import Spend
 from gpuyard.core.state.state import State
@@ -37,7 +37,7 @@ class NamedUse:
         return self.amount - self.spent - self.aside
 
 
-def named_uses(state: State, now_ms: int) -> list[NamedUse]:
+def list_named_uses(state: State, now_ms: int) -> list[NamedUse]:
     """All named budgets, by name."""
     tenants, found = state.tenants, []
     for _name, row in sorted(tenants.budget_row.items()):
@@ -48,11 +48,11 @@ def named_uses(state: State, now_ms: int) -> list[NamedUse]:
     return found
 
 
-def own_uses(state: State, now_ms: int) -> list[NamedUse]:
+def list_own_uses(state: State, now_ms: int) -> list[NamedUse]:
     """The budgets that tenants have of their own, by path, as rules under the path: hard, and of GPU time."""
     tenants, named, found = state.tenants, set(state.tenants.budget_row.values()), []
     for path, number in sorted([(path, number) for number, path in tenants.places() if number not in named]):
-        use = caps(state, number, now_ms).budget
+        use = find_caps(state, number, now_ms).budget
         if use is None:
             continue
         rule = NamedBudget(path, use.budget_milli_ms // MILLI, tenant=path, warn_at=())
@@ -108,10 +108,10 @@ def behind_text(state: State, record: JobRecord, now_ms: int) -> str:
     return f"behind all jobs within their budgets: {budgets} spent or set aside for {renews} more"
 
 
-def reached(state: State, now_ms: int) -> list[BudgetReached]:
+def find_reached(state: State, now_ms: int) -> list[BudgetReached]:
     """The thresholds that were passed and of which nobody was told in this window: of each budget the highest."""
     found = []
-    for use in named_uses(state, now_ms):
+    for use in list_named_uses(state, now_ms):
         spend = state.tenants.spend[state.tenants.budget_row[use.rule.name]]
         passed = [part for part in use.rule.warn_at if use.spent * 100 >= use.amount * part]
         if spend is not None and passed and max(passed) > spend.told:

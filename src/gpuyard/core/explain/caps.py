@@ -38,7 +38,7 @@ class Caps:
     """The most that one user below it uses."""
 
 
-def caps(state: State, number: int, now_ms: int) -> Caps:
+def find_caps(state: State, number: int, now_ms: int) -> Caps:
     """What a tenant may use besides its GPU quotas, and what it uses of that."""
     tenants = state.tenants
     tenant = next((t for t in state.settings.tenants if t.path == tenants.path[number]), None)

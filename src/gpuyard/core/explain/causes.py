@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from gpuyard.core.fleet.bits import each
-from gpuyard.core.fleet.placing import Placer, with_room
+from gpuyard.core.fleet.placing import Placer, find_with_room
 from gpuyard.core.fleet.shapes import GANG, SHARE, SLICES, Shape, Way
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.state.state import State
@@ -93,11 +93,11 @@ def _all_but_one(state: State, shape: Shape, way: Way) -> int:
     if needed < 2:
         return 0
     kind = state.nodes.kinds[way.kind]
-    full = with_room(state.nodes, shape, kind, way.pools, way.tasks_per_node).bit_count()
+    full = find_with_room(state.nodes, shape, kind, way.pools, way.tasks_per_node).bit_count()
     have = min(full, way.full_nodes)
     tasks = have * way.tasks_per_node
     if way.rest_tasks:
-        rest = with_room(state.nodes, shape, kind, way.pools, way.rest_tasks).bit_count()
+        rest = find_with_room(state.nodes, shape, kind, way.pools, way.rest_tasks).bit_count()
         if rest > have:
             have, tasks = have + 1, tasks + way.rest_tasks
     return tasks * shape.gpus * shape.milli if have == needed - 1 else 0

@@ -7,11 +7,11 @@ each is from being lifted, and when the job could start. That is worked out here
 from dataclasses import dataclass
 
 from gpuyard.core.estimate.estimate import estimate
-from gpuyard.core.estimate.force import forced
-from gpuyard.core.explain.admission import never
+from gpuyard.core.estimate.forced_start import find_forced_start
+from gpuyard.core.explain.admission import impossible_reason
 from gpuyard.core.explain.line_reasons import (
     earmark_reasons,
-    fallback,
+    fallback_reason,
     line_reasons,
     reservation_reasons,
     set_aside_reasons,
@@ -19,8 +19,8 @@ from gpuyard.core.explain.line_reasons import (
 )
 from gpuyard.core.explain.quota_reasons import quota_reasons
 from gpuyard.core.explain.room_reasons import room_reasons
-from gpuyard.core.explain.suggestions import Help, helps
-from gpuyard.core.jobs.queue import ahead, ids_in_turn
+from gpuyard.core.explain.suggestions import Help, find_helps
+from gpuyard.core.jobs.queue import count_ahead, list_ids_in_turn
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.phrases import names_text
 from gpuyard.core.schedule.passes import Pass
@@ -102,7 +102,9 @@ def explain(state: State, policy: Policy, job_id: int, now_ms: int) -> Explanati
     promised_ms = _promised(state, record, plan, now_ms)
     if promised_ms is not None and promised_ms != start_ms:
         start_ms, how = promised_ms, "so the plan foresees, if what runs ends no later than promised"
-    by_force = None if promised_ms is not None and plan.stops else forced(state, policy, now_ms, record)
+    by_force = (
+        None if promised_ms is not None and plan.stops else find_forced_start(state, policy, now_ms, record)
+    )
     if by_force is not None and (start_ms is None or by_force.at_ms < start_ms):
         start_ms, how = by_force
     return Explanation(job_id, label, record.state, before, waiting, reasons, start_ms, how, turn.helps)
@@ -111,8 +113,8 @@ def explain(state: State, policy: Policy, job_id: int, now_ms: int) -> Explanati
 def _before(state: State, policy: Policy, record: JobRecord) -> int:
     """How many jobs have their turns before it."""
     if state.tenants.softened and policy.spec.quotas:
-        return ids_in_turn(state.queue).index(record.id)
-    return ahead(state.queue, record)
+        return list_ids_in_turn(state.queue).index(record.id)
+    return count_ahead(state.queue, record)
 
 
 def _promised(state: State, record: JobRecord, plan: Plan, now_ms: int) -> int | None:
@@ -150,7 +152,7 @@ class _Turn:
         if self.found is ReasonCode.RESERVATION:
             self.reasons += reservation_reasons(current, record)
         if type(self.found) is not tuple:
-            self.helps = helps(current, backfill, record, self.found)
+            self.helps = find_helps(current, backfill, record, self.found)
 
 
 def _reasons(
@@ -159,13 +161,13 @@ def _reasons(
     """All reasons, each once, by weight."""
     record = turn.record
     reasons = [] if type(turn.found) is tuple else list(turn.reasons)
-    impossible = never(state, record.job.spec) if not record.shape.ways else None
+    impossible = impossible_reason(state, record.job.spec) if not record.shape.ways else None
     if impossible is not None:
         reasons.append(impossible)
     reasons += set_aside_reasons(state, record, now_ms)
     reasons += victims_reason(state, record, plan)
     if not reasons and isinstance(turn.found, ReasonCode) and turn.found is not ReasonCode.NOT_EXAMINED:
-        reasons.append(fallback(turn.found))
+        reasons.append(fallback_reason(turn.found))
     if record.id not in plan.examined and record.id not in state.deferred:
         reasons += line_reasons(state, policy, record, plan, before, needed=not reasons)
     unique = list(dict.fromkeys(reasons))

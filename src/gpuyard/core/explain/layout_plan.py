@@ -49,19 +49,19 @@ def plan_layout(state: State, number: int, gpu: int, wanted: Sequence[str], ther
     left = list(wanted)
     for place in used:
         if place.profile not in left:
-            users = names_text(jobs_on(state, number, gpu))
+            users = names_text(list_jobs_on(state, number, gpu))
             return LayoutPlan(
                 gpu, refusal=f"{layout_text(used)} is in use by {users}, and a slice is never moved"
             )
         left.remove(place.profile)
     held = _placed(geometry, used, tuple([place for place in there if place not in used]), left)
     if held is None:
-        users = names_text(jobs_on(state, number, gpu))
+        users = names_text(list_jobs_on(state, number, gpu))
         text = f"beside {layout_text(used)}, which {users} has, there is no place for {_listed(left)}"
         return LayoutPlan(gpu, refusal=text)
     if pin_flaw(nodes, number, gpu, held):
         _mask, outside = nodes.foreign.get(number, (0, ""))
-        users = names_text(jobs_on(state, number, gpu)) or outside or "a job that is being stopped"
+        users = names_text(list_jobs_on(state, number, gpu)) or outside or "a job that is being stopped"
         return LayoutPlan(gpu, refusal=f"the GPU is in use by {users}")
     return LayoutPlan(
         gpu,
@@ -79,7 +79,7 @@ def may_cut(state: State, number: int) -> bool:
     return node.gpu_model in MIG_MODELS and Capability.SLICES not in nodes.lacks.get(node.cluster, ())
 
 
-def jobs_on(state: State, number: int, gpu: int) -> list[str]:
+def list_jobs_on(state: State, number: int, gpu: int) -> list[str]:
     """The jobs that hold a part of a GPU, or for which a part is kept."""
     nodes = state.nodes
     found = [
@@ -91,7 +91,7 @@ def jobs_on(state: State, number: int, gpu: int) -> list[str]:
     return [f"job {state.jobs[job_id].job.label}" for job_id in sorted(set(found)) if job_id in state.jobs]
 
 
-def pinned(state: State, number: int) -> list[tuple[int, Pin]]:
+def list_pinned(state: State, number: int) -> list[tuple[int, Pin]]:
     """The pinned GPUs of a node, in order."""
     return sorted(state.nodes.pins.get(number, {}).items())
 

@@ -2,14 +2,14 @@
 
 from gpuyard.core.explain.admission import ask_text
 from gpuyard.core.explain.quota_reasons import quota_reasons
-from gpuyard.core.explain.remedies import less_time
+from gpuyard.core.explain.remedies import ask_less_time
 from gpuyard.core.explain.room_reasons import model_name
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.phrases import count_text, names_text
 from gpuyard.core.schedule.passes import Pass
 from gpuyard.core.schedule.policy import Policy
 from gpuyard.core.schedule.profile import freed_ms
-from gpuyard.core.state.dependencies import waited
+from gpuyard.core.state.dependencies import find_awaited
 from gpuyard.core.state.state import State
 from gpuyard.model import (
     AfterKind,
@@ -70,7 +70,7 @@ def _after_reasons(state: State, record: JobRecord) -> list[Reason]:
     """The jobs it waits for: one reason each, the tasks of an array as one; if one job is enough, all as one."""
     groups: dict[tuple[int, AfterKind], tuple[list[int], list[Job]]] = {}
     for after in record.pending:
-        jobs = [other.job for other in waited(state, record, after)]
+        jobs = [other.job for other in find_awaited(state, record, after)]
         array_id = 0 if after.kind is AfterKind.ALONE else jobs[0].array_id or jobs[0].id
         ids, others = groups.setdefault((array_id, after.kind), ([], []))
         ids.append(after.job_id)
@@ -156,7 +156,7 @@ def reservation_reasons(current: Pass, record: JobRecord) -> list[Reason]:
         if r.job_id != record.id and (endless or r.at_ms < now_ms + record.estimate_ms)
     ]
     if not inside:
-        return [fallback(ReasonCode.RESERVATION)]
+        return [fallback_reason(ReasonCode.RESERVATION)]
     first = min(inside, key=lambda r: (r.at_ms, r.job_id))
     other = state.jobs[first.job_id]
     label, asks = other.job.label, ask_text(other.shape)
@@ -169,7 +169,7 @@ def reservation_reasons(current: Pass, record: JobRecord) -> list[Reason]:
             f"there is room now, but {len(inside)} jobs are promised theirs while this one {runs}, "
             f"first job {label}: {asks} in {due}"
         )
-    lifted_by = (less_time(record), Remedy(Cure.JOBS_START, (label,)))
+    lifted_by = (ask_less_time(record), Remedy(Cure.JOBS_START, (label,)))
     return [Reason(ReasonCode.RESERVATION, "backfill", text, False, lifted_by)]
 
 
@@ -218,7 +218,7 @@ _TEXTS = {
 }
 
 
-def fallback(code: ReasonCode) -> Reason:
+def fallback_reason(code: ReasonCode) -> Reason:
     """A reason about which no more is known than its code."""
     text = _TEXTS.get(code, f"refused with {code.name}")
     return Reason(code, "decide", text, False, (Remedy(Cure.ANY_CHANGE),))

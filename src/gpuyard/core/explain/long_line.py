@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from gpuyard.core.jobs.queue import WaitQueue, ahead, before_in_stream, in_order
+from gpuyard.core.jobs.queue import WaitQueue, count_ahead, find_before_in_stream, walk_in_order
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.state import dependencies
 from gpuyard.core.state.state import State
@@ -42,14 +42,14 @@ def shorten(state: State, record: JobRecord, most: int = LOOKED_AT_MAX) -> LeftO
     before, running = state.jobs, state.running
     kept = {**running, **state.earmarks, record.id: record}
     for after in record.pending:
-        kept |= {other.id: other for other in dependencies.waited(state, record, after)}
+        kept |= {other.id: other for other in dependencies.find_awaited(state, record, after)}
     for other in _of_interest(state.queue, record, most):
         if len(kept) - len(running) >= most:
             break
         kept[other.id] = other
     held = (before, state.queue, state.deferred)
     in_line = record.phase is None and record.id not in state.deferred
-    before_it = ahead(state.queue, record) if in_line else state.queue.count
+    before_it = count_ahead(state.queue, record) if in_line else state.queue.count
     state.jobs = {job_id: kept[job_id] for job_id in sorted(kept)}
     state.recount()
     state.deferred = {job_id: r for job_id, r in state.deferred.items() if job_id in kept}
@@ -59,7 +59,7 @@ def shorten(state: State, record: JobRecord, most: int = LOOKED_AT_MAX) -> LeftO
     state.reindex(state.queue.order)
     state.idle_plan = None
     state.change_seq += 1
-    before_it -= ahead(state.queue, record) if in_line else state.queue.count
+    before_it -= count_ahead(state.queue, record) if in_line else state.queue.count
     return LeftOutJobs(len(before) - len(state.jobs), before_it, held)
 
 
@@ -74,7 +74,7 @@ def _of_interest(queue: WaitQueue, record: JobRecord, most: int) -> Iterator[Job
         for row in rows[:_HEADS]
     ]
     yield from islice(heads, most // 2)
-    yield from islice(in_order(queue), most // 4)
+    yield from islice(walk_in_order(queue), most // 4)
     # Of its own stream, those right before the job in question.
-    yield from before_in_stream(queue, record, most // 4)
-    yield from in_order(queue)
+    yield from find_before_in_stream(queue, record, most // 4)
+    yield from walk_in_order(queue)

@@ -9,12 +9,12 @@ from dataclasses import replace
 from gpuyard.core.explain.admission import (
     amount_counted,
     amount_text,
-    beyond,
     gpus_counted,
     gpus_text,
-    higher,
+    over_budget_reason,
+    raise_budget,
 )
-from gpuyard.core.explain.remedies import less_time
+from gpuyard.core.explain.remedies import ask_less_time
 from gpuyard.core.explain.room_reasons import model_name
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.phrases import count_text, names_text
@@ -192,7 +192,7 @@ def _budget(state: State, record: JobRecord, number: int, now_ms: int) -> list[R
     raised: Lift = RaiseBudget(state.tenants.path[number], -(-after // MILLI))
     if spend.rule is not None:
         raised = RaiseNamedBudget(name, -(-after // (MONEY if spend.of_money else MILLI)))
-    alone = beyond(name, spend, gpu_milli, micro, record.limit_ms)
+    alone = over_budget_reason(name, spend, gpu_milli, micro, record.limit_ms)
     if alone is not None and alone.code is ReasonCode.NO_TIME_LIMIT:
         limit_ms = max(SECOND_MS, spend.left // rate // SECOND_MS * SECOND_MS)
         return [replace(alone, lift=LimitTime(record.id, limit_ms))]
@@ -214,7 +214,7 @@ def _budget(state: State, record: JobRecord, number: int, now_ms: int) -> list[R
         else "it renews"
     )
     text = f"{owner} {amount}: {spent} spent, {aside} {promised}, and this job may take {takes}; {renews} in {ends}"
-    lifted_by = (Remedy(Cure.NEXT_WINDOW), Remedy(Cure.LESS_TIME), higher(spend))
+    lifted_by = (Remedy(Cure.NEXT_WINDOW), Remedy(Cure.LESS_TIME), raise_budget(spend))
     return [Reason(ReasonCode.BUDGET, name, text, False, lifted_by, raised)]
 
 
@@ -254,7 +254,7 @@ def _held_back(state: State, record: JobRecord, model: int, may_force: bool) -> 
     return reasons
 
 
-def without_names(reason: Reason) -> Reason:
+def mask_names(reason: Reason) -> Reason:
     """A reason for a user who may not see every tenant: only held-back reasons name tenants of others."""
     if reason.code is not ReasonCode.HELD_BACK:
         return reason
@@ -302,7 +302,7 @@ def _kept_quota(current: Pass, record: JobRecord) -> list[Reason]:
             text += f", which is free in {span_words(max(0, kept.at_ms - now_ms))}"
         if record.estimate_ms < NO_LIMIT_MS:
             text += f"; this one may run for {span_words(record.estimate_ms)}"
-        lifted_by = (Remedy(Cure.JOBS_START, (first,)), less_time(record))
+        lifted_by = (Remedy(Cure.JOBS_START, (first,)), ask_less_time(record))
         lift = LeaveLine((kept.for_job,))
         reasons.append(Reason(ReasonCode.QUOTA_AHEAD, name, text, False, lifted_by, lift))
     return reasons

@@ -8,22 +8,22 @@ from gpuyard.model import Cure, Remedy
 from gpuyard.model.units import NO_LIMIT_MS
 
 
-def less_time(record: JobRecord) -> Remedy:
+def ask_less_time(record: JobRecord) -> Remedy:
     """What helps a job that runs too long: a shorter time limit, or a time limit at all."""
     return Remedy(Cure.TIME_LIMIT if record.limit_ms >= NO_LIMIT_MS else Cure.LESS_TIME)
 
 
-def labels(state: State, job_ids: Iterable[int]) -> tuple[str, ...]:
+def job_labels(state: State, job_ids: Iterable[int]) -> tuple[str, ...]:
     """Jobs as users name them."""
     return tuple([state.jobs[job_id].job.label for job_id in job_ids])
 
 
-def stopped(state: State, job_ids: tuple[int, ...]) -> Remedy:
+def wait_for_stops(state: State, job_ids: tuple[int, ...]) -> Remedy:
     """What a job waits for while its room is being freed."""
-    return Remedy(Cure.JOBS_STOPPED, labels(state, job_ids))
+    return Remedy(Cure.JOBS_STOPPED, job_labels(state, job_ids))
 
 
-def ending(state: State, job_ids: tuple[int, ...], now_ms: int) -> Remedy:
+def wait_for_ends(state: State, job_ids: tuple[int, ...], now_ms: int) -> Remedy:
     """The jobs that would have to end, and when the last of them is expected to."""
     last_ms = max([state.jobs[job_id].end_ms for job_id in job_ids]) - now_ms
-    return Remedy(Cure.JOBS_END_BY, labels(state, job_ids), last_ms)
+    return Remedy(Cure.JOBS_END_BY, job_labels(state, job_ids), last_ms)

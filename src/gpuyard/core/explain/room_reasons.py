@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from gpuyard.core.fleet.bits import each
 from gpuyard.core.fleet.claims import pinned_mask
 from gpuyard.core.fleet.mig_geometry import layout_text
-from gpuyard.core.fleet.nodes import barred, cut_mask
+from gpuyard.core.fleet.nodes import cut_mask, find_barred
 from gpuyard.core.fleet.shapes import Shape, Way
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.phrases import cores_text, count_text, names_text
@@ -66,7 +66,7 @@ def fitting_gpus(state: State, shape: Shape, number: int) -> int:
     """How many GPUs of a node have at least what is asked of one GPU."""
     if shape.milli == MILLI:
         return state.nodes.free_mask[number].bit_count()
-    out = barred(state.nodes, number, shape.user)
+    out = find_barred(state.nodes, number, shape.user)
     return sum(
         [left >= shape.milli and not out >> gpu & 1 for gpu, left in enumerate(state.nodes.gpu_free[number])]
     )
@@ -110,7 +110,7 @@ def _want(shape: Shape, tasks: int, name: str) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts) or "a place"
 
 
-def shortage(state: State, shape: Shape, way: Way) -> str:
+def shortage_text(state: State, shape: Shape, way: Way) -> str:
     """Why one way to serve a job has no room, in a sentence."""
     ways = [other for other in shape.ways if other.model == way.model]
     text = _shortage(state, shape, way, ways, model_name(state, way.model))

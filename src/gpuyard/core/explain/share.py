@@ -6,7 +6,7 @@ beside its results.
 
 from dataclasses import dataclass
 
-from gpuyard.core.explain.caps import Caps, caps
+from gpuyard.core.explain.caps import Caps, find_caps
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.quota.tenants import ROOT, UNLIMITED
 from gpuyard.core.schedule.policy import Policy
@@ -42,7 +42,7 @@ class Amount:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TenantShare:
     """One tenant."""
 
     path: str
@@ -75,7 +75,7 @@ class Row:
     caps: Caps
 
 
-def share(state: State, policy: Policy, now_ms: int) -> list[Row]:
+def share(state: State, policy: Policy, now_ms: int) -> list[TenantShare]:
     """All tenants, each after its parent, members by path. Does not advance the state."""
     tenants = state.tenants
     waiting = [0] * len(tenants.path)
@@ -86,12 +86,12 @@ def share(state: State, policy: Policy, now_ms: int) -> list[Row]:
     takes_back = "reclaim" in policy.spec.preemption and policy.spec.quotas
     stoppable = [r for r in state.running.values() if _stoppable(r, now_ms)] if takes_back else []
     beside = _Beside(state, stoppable)
-    rows: dict[int, Row] = {}
+    rows: dict[int, TenantShare] = {}
     stack = [ROOT]
     while stack:
         number = stack.pop()
         above = rows[tenants.parent[number]].yard_ppm if rows else PPM
-        rows[number] = _row(state, number, waiting[number], above, beside, caps(state, number, now_ms))
+        rows[number] = _row(state, number, waiting[number], above, beside, find_caps(state, number, now_ms))
         stack += sorted(tenants.children[number], key=lambda n: tenants.path[n], reverse=True)
     return list(rows.values())
 
@@ -160,13 +160,13 @@ def _fair_key(state: State, number: int) -> int:
     return (total_of(state, number) << 16) // state.tenants.weight[number]
 
 
-def _row(state: State, number: int, waiting: int, above: int, beside: _Beside, own: Caps) -> Row:
+def _row(state: State, number: int, waiting: int, above: int, beside: _Beside, own: Caps) -> TenantShare:
     tenants = state.tenants
     members = beside.members_with(number)
     weights, used = members.weights, members.used
     share_ppm = PPM * tenants.weight[number] // weights
     columns = [0, *sorted([1 + n for name, n in state.models.items() if name])]
-    return Row(
+    return TenantShare(
         path=tenants.path[number],
         depth=len(tenants.chain[number]) - 1,
         weight=tenants.weight[number],
@@ -236,7 +236,7 @@ def _stoppable(record: JobRecord, now_ms: int) -> bool:
     return record.klass.preemptible and record.cause is None and protected_until_ms(record) <= now_ms
 
 
-def position(state: State, record: JobRecord) -> str:
+def position_text(state: State, record: JobRecord) -> str:
     """How a job's tenant stands in the fair share, at the level that holds it back most; empty: no level does."""
     tenants = state.tenants
     worst: tuple[int, int] | None = None

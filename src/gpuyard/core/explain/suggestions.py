@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from gpuyard.core.fleet.placing import placer, share_best_fit, whole_best_fit
+from gpuyard.core.fleet.placing import place_best_fit, placer, share_best_fit
 from gpuyard.core.fleet.ways import Shapes
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.schedule.passes import Pass
@@ -20,7 +20,7 @@ _LIMITS_TRIED_MAX = 8
 _LONGEST_MS = ENDLESS_MS - SECOND_MS
 """The longest limit that is one."""
 
-_PLACE = placer(whole_best_fit, share_best_fit)
+_PLACE = placer(place_best_fit, share_best_fit)
 """Whether something fits does not depend on the placement's preference, and this placement remembers nothing."""
 
 _ABOUT_SIZE = frozenset(
@@ -37,7 +37,7 @@ class Help(NamedTuple):
     """Any time limit would do, because the job that was promised the room waits for a job without one."""
 
 
-def helps(
+def find_helps(
     current: Pass, backfill: Backfill, record: JobRecord, found: tuple[Grant, ...] | ReasonCode
 ) -> tuple[Help, ...]:
     """Changes to the job with which it could start now."""

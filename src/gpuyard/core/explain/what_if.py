@@ -78,7 +78,7 @@ class Sandbox(Protocol):
         ...
 
 
-def copies(state: State) -> Sandbox:
+def copy_sandbox(state: State) -> Sandbox:
     """Runs each work on its own copy."""
     plain = dump(state)
 

@@ -9,16 +9,22 @@ one of them it does not.
 from collections.abc import Iterable
 from dataclasses import replace
 
-from gpuyard.core.estimate.room_lifts import Obstacles, nodes_to_add, obstacles, on_grants, servable
-from gpuyard.core.explain.admission import never
+from gpuyard.core.estimate.room_lifts import (
+    Obstacles,
+    find_nodes_to_add,
+    find_obstacles,
+    find_obstacles_on,
+    make_servable,
+)
+from gpuyard.core.explain.admission import impossible_reason
 from gpuyard.core.explain.explain import BY_WEIGHT, Explanation, explain
 from gpuyard.core.explain.line_reasons import set_aside_reasons
 from gpuyard.core.explain.long_line import LOOKED_AT_MAX, LeftOutJobs, shorten
 from gpuyard.core.explain.quota_reasons import tenant_reasons
-from gpuyard.core.explain.remedies import ending, stopped
-from gpuyard.core.explain.what_if import Sandbox, Trial, Trials, copies
-from gpuyard.core.explain.why_line import in_line, line_reason, victims_of
-from gpuyard.core.explain.why_room import earmarked_reasons, kept_for, obstacle_reasons
+from gpuyard.core.explain.remedies import wait_for_ends, wait_for_stops
+from gpuyard.core.explain.what_if import Sandbox, Trial, Trials, copy_sandbox
+from gpuyard.core.explain.why_line import blocking_reasons, line_reason, victims_reason
+from gpuyard.core.explain.why_room import earmarked_reasons, kept_reason, obstacle_reasons
 from gpuyard.core.fleet.shapes import Way
 from gpuyard.core.schedule.policy import Policy
 from gpuyard.core.state.state import State
@@ -47,7 +53,7 @@ _TRIALS_MIN, _TRIALS_SIZE = 8, 6000
 """How many copies may be made to find out which of several jobs matter: fewer where there are many jobs to copy."""
 
 
-def why(
+def explain_why(
     state: State,
     policy: Policy,
     job_id: int,
@@ -84,7 +90,7 @@ def _judged(
 ) -> Explanation:
     """The explanation, with only the reasons that are needed."""
     job_id = told.job_id
-    trials = Trials(apart or copies(state), policy, job_id, now_ms)
+    trials = Trials(apart or copy_sandbox(state), policy, job_id, now_ms)
     gathered = trials.ask(lambda trial: _Gathering(trial).run())
     if gathered is None:
         return replace(told, reasons=(), start_ms=now_ms, how="it is about to start", judged=True)
@@ -132,7 +138,7 @@ class _Gathering:
             return
         trial = self._trial
         stops = [stop.job_id for stop in trial.decide().stops if stop.for_job == trial.job_id]
-        if stops and self._add([victims_of(trial.state, stops)]):
+        if stops and self._add([victims_reason(trial.state, stops)]):
             return
         for _round in range(_ROUNDS_MAX):
             new = self._quotas_and_room()
@@ -141,7 +147,7 @@ class _Gathering:
             if self._add(new):
                 return
         for number in range(_LINE_ROUNDS):
-            if self._add(in_line(trial, number)):
+            if self._add(blocking_reasons(trial, number)):
                 return
             if self._add(self._quotas_and_room()):
                 return
@@ -185,7 +191,7 @@ class _Gathering:
         record = trial.record
         if record.shape.ways:
             return []
-        reason, ask = never(trial.state, record.job.spec), servable(record.job.spec.ask)
+        reason, ask = impossible_reason(trial.state, record.job.spec), make_servable(record.job.spec.ask)
         if reason is not None and ask != record.job.spec.ask:
             lift = AskFor(self._job_id, ask)
             trial.lift([lift])
@@ -193,8 +199,10 @@ class _Gathering:
             if trial.starts():
                 return []
         record = trial.record
-        reason = never(trial.state, record.job.spec) if not record.shape.ways else None
-        return [replace(reason, lift=nodes_to_add(trial.state, record.shape))] if reason is not None else []
+        reason = impossible_reason(trial.state, record.job.spec) if not record.shape.ways else None
+        return (
+            [replace(reason, lift=find_nodes_to_add(trial.state, record.shape))] if reason is not None else []
+        )
 
     def _quotas_and_room(self) -> list[Reason]:
         """Of all ways to serve the job, the one with the fewest quotas in the way, then the soonest."""
@@ -203,7 +211,7 @@ class _Gathering:
         earmark = record.earmark
         if earmark is not None:
             model = state.nodes.kind_of[earmark.grants[0].node].model
-            found = on_grants(state, record, earmark.grants, now_ms)
+            found = find_obstacles_on(state, record, earmark.grants, now_ms)
             return [*self._quotas(trial, model), *earmarked_reasons(state, record, found, now_ms)]
         best: tuple[int, int, list[Reason], Way, Obstacles] | None = None
         for way in record.shape.ways:
@@ -211,7 +219,7 @@ class _Gathering:
             if self._trial.policy.place(state.nodes, record.shape, way, way.pools) is not None:
                 found = Obstacles(0)
             else:
-                found = obstacles(state, record, way, now_ms)
+                found = find_obstacles(state, record, way, now_ms)
             if best is None or (len(quotas), found.when_ms) < best[:2]:
                 best = (len(quotas), found.when_ms, quotas, way, found)
         if best is None:
@@ -312,14 +320,14 @@ def _worded(trial: Trial, reason: Reason) -> Reason:
     """Word the reason for the jobs that turned out to matter, not for all that were tried."""
     match reason.code, reason.lift:
         case ReasonCode.ROOM, EndJobs(job_ids):
-            return replace(reason, lifted_by=(ending(trial.state, job_ids, trial.now_ms),))
+            return replace(reason, lifted_by=(wait_for_ends(trial.state, job_ids, trial.now_ms),))
         case ReasonCode.EARMARK, EndJobs(job_ids):
             if trial.record.earmark is not None:
-                return replace(reason, lifted_by=(stopped(trial.state, job_ids),))
-            return victims_of(trial.state, job_ids)
+                return replace(reason, lifted_by=(wait_for_stops(trial.state, job_ids),))
+            return victims_reason(trial.state, job_ids)
         case code, LeaveLine(job_ids):
             if reason.by == "preemption":
-                return kept_for(trial.state, job_ids)
+                return kept_reason(trial.state, job_ids)
             return line_reason(trial, trial.decide(), code, list(job_ids))
         case _:
             return reason

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 
 from gpuyard.core.explain.admission import ask_text
-from gpuyard.core.explain.remedies import less_time
+from gpuyard.core.explain.remedies import ask_less_time
 from gpuyard.core.explain.what_if import Trial
-from gpuyard.core.jobs.queue import in_order
+from gpuyard.core.jobs.queue import walk_in_order
 from gpuyard.core.phrases import count_text, names_text
 from gpuyard.core.state.state import State
 from gpuyard.model import Cure, EndJobs, LeaveLine, Plan, Reason, ReasonCode, Remedy
@@ -17,12 +17,12 @@ _NARROW_ROUNDS = 3
 """How often only the jobs that the plan names are taken. After that: all examined jobs, all ahead, all waiting."""
 
 
-def in_line(trial: Trial, number: int) -> list[Reason]:
+def blocking_reasons(trial: Trial, number: int) -> list[Reason]:
     """The jobs in the queue that are in the way, on the `number`th try."""
     plan = trial.decide()
     own = [stop.job_id for stop in plan.stops if stop.for_job == trial.job_id]
     if own:
-        return [victims_of(trial.state, own)]
+        return [victims_reason(trial.state, own)]
     code, job_ids = _named(trial, plan) if number < _NARROW_ROUNDS else (ReasonCode.AHEAD, [])
     if not job_ids and number <= _NARROW_ROUNDS:
         job_ids = [job_id for job_id in plan.examined if job_id != trial.job_id]
@@ -36,7 +36,7 @@ def in_line(trial: Trial, number: int) -> list[Reason]:
     return [line_reason(trial, plan, code, job_ids)]
 
 
-def victims_of(state: State, job_ids: Iterable[int]) -> Reason:
+def victims_reason(state: State, job_ids: Iterable[int]) -> Reason:
     """The reason that jobs are to be stopped for it."""
     stops = sorted(job_ids)
     labels = names_text([state.jobs[job_id].job.label for job_id in stops])
@@ -73,7 +73,7 @@ def _named(trial: Trial, plan: Plan) -> tuple[ReasonCode, list[int]]:
 def _ahead(trial: Trial) -> list[int]:
     """All jobs before it in the queue."""
     found = []
-    for other in in_order(trial.state.queue):
+    for other in walk_in_order(trial.state.queue):
         if other.id == trial.job_id:
             break
         found.append(other.id)
@@ -86,7 +86,7 @@ def line_reason(trial: Trial, plan: Plan, code: ReasonCode, job_ids: list[int]) 
     names = tuple([state.jobs[job_id].job.label for job_id in job_ids])
     labels = names_text(names)
     jobs, started = _jobs(job_ids, labels), Remedy(Cure.JOBS_START, names)
-    lift, shorter = LeaveLine(tuple(job_ids)), less_time(record)
+    lift, shorter = LeaveLine(tuple(job_ids)), ask_less_time(record)
     if code is ReasonCode.RESERVATION:
         runs = (
             "has no time limit"

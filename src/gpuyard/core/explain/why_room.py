@@ -1,8 +1,8 @@
 """The reasons about room, one for each thing that would have to change: jobs ending, nodes opened, room given up."""
 
 from gpuyard.core.estimate.room_lifts import Obstacles
-from gpuyard.core.explain.remedies import ending, labels, stopped
-from gpuyard.core.explain.room_reasons import model_name, pinned_reason, shortage
+from gpuyard.core.explain.remedies import job_labels, wait_for_ends, wait_for_stops
+from gpuyard.core.explain.room_reasons import model_name, pinned_reason, shortage_text
 from gpuyard.core.fleet.shapes import Way
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.phrases import count_text, names_text
@@ -26,9 +26,9 @@ def obstacle_reasons(
 ) -> list[Reason]:
     """One reason for each obstacle of a job that is served one way."""
     reasons = []
-    lacks = shortage(state, record.shape, way)
+    lacks = shortage_text(state, record.shape, way)
     if found.running:
-        text, lifted_by = lacks, (ending(state, found.running, now_ms),)
+        text, lifted_by = lacks, (wait_for_ends(state, found.running, now_ms),)
         if found.closed:
             where = names_text([state.nodes.node[number].name for number in found.closed])
             text += f"; on {where}, where it could go, others have its room too"
@@ -36,7 +36,7 @@ def obstacle_reasons(
     reasons += [_closed(state, number, lacks) for number in found.closed]
     reasons += [_foreign(state, number) for number in found.foreign]
     reasons += [_pinned(state, number) for number in found.pinned]
-    return [*reasons, *[kept_for(state, found.kept)]] if found.kept else reasons
+    return [*reasons, *[kept_reason(state, found.kept)]] if found.kept else reasons
 
 
 def _foreign(state: State, number: int) -> Reason:
@@ -55,9 +55,9 @@ def _pinned(state: State, number: int) -> Reason:
     return pinned_reason(state, number, f"node {name}", ReleaseLayout(number, name))
 
 
-def kept_for(state: State, job_ids: tuple[int, ...]) -> Reason:
+def kept_reason(state: State, job_ids: tuple[int, ...]) -> Reason:
     """Room that was freed for other jobs."""
-    names = labels(state, job_ids)
+    names = job_labels(state, job_ids)
     jobs = f"job{'s' if len(job_ids) > 1 else ''} {names_text(names)}"
     text, lift = f"room that it could use is kept for {jobs}", LeaveLine(job_ids)
     return Reason(ReasonCode.AHEAD, "preemption", text, False, (Remedy(Cure.JOBS_START, names),), lift)
@@ -71,7 +71,7 @@ def earmarked_reasons(state: State, record: JobRecord, found: Obstacles, now_ms:
     reasons = []
     if found.running:
         text = f"its room on {where} is being freed and is kept for it for another {left}"
-        lifted_by = (stopped(state, found.running),)
+        lifted_by = (wait_for_stops(state, found.running),)
         lift = EndJobs(found.running)
         reasons.append(Reason(ReasonCode.EARMARK, "preemption", text, False, lifted_by, lift))
     reasons += [_closed(state, number, "its room is kept there") for number in found.closed]

@@ -29,7 +29,7 @@ def each(members: int) -> Iterator[int]:
         members ^= low
 
 
-def lowest(members: int) -> int:
+def lowest_bit(members: int) -> int:
     """The lowest set bit's number."""
     return (members & -members).bit_length() - 1
 

@@ -12,7 +12,7 @@ from gpuyard.core.fleet.shapes import Way
 
 
 @lru_cache(maxsize=65_536)
-def fixed_gpus(free: int, count: int, group_size: int, gpus: int) -> int:
+def choose_gpus(free: int, count: int, group_size: int, gpus: int) -> int:
     """`count` of the free GPUs: 1. in the fewest NVLink groups; 2. in the first such groups; 3. the lowest."""
     if group_size <= 1 or group_size >= gpus or count == 0:
         return lowest_bits(free, count)
@@ -24,7 +24,7 @@ def fixed_gpus(free: int, count: int, group_size: int, gpus: int) -> int:
     raise AssertionError(f"{count} of {free:b} were said to be free")
 
 
-def fixed_nodes(
+def choose_nodes(
     able: list[int], rest: list[int], way: Way, switches: dict[str, int]
 ) -> tuple[list[int], list[int]]:
     """Nodes for a gang's full sets of tasks, and the nodes that may take the rest.

@@ -9,7 +9,7 @@ from functools import cache
 from typing import NamedTuple
 
 from gpuyard.core.fleet.bits import positions
-from gpuyard.core.fleet.mig_geometry import Held, PlacedSlice, book_milli, flaw
+from gpuyard.core.fleet.mig_geometry import Held, PlacedSlice, book_milli, find_flaw
 from gpuyard.model import Node
 from gpuyard.model.mig import MIG_MODELS, MigGeometry, Slice
 from gpuyard.model.plans import Grant
@@ -63,7 +63,7 @@ class Cards(NamedTuple):
         for gpu in {piece.gpu for piece in grant.slices}:
             new = [PlacedSlice(piece.profile, piece.start) for piece in grant.slices if piece.gpu == gpu]
             held = self.cut.get(gpu, ())
-            if not self.only_slices(gpu) or flaw(self.geometry, [*held, *new]):
+            if not self.only_slices(gpu) or find_flaw(self.geometry, [*held, *new]):
                 return False
             if gpu in self.pins and not (set(self.pins[gpu].held) - set(held)).issuperset(new):
                 return False
@@ -85,7 +85,7 @@ class Cards(NamedTuple):
             held, pin = self.cut.get(gpu, ()), self.pins.get(gpu)
             if pin is not None and not set(held) <= set(pin.held):
                 return True
-            if flaw(self.geometry, held) or not self.only_slices(gpu):
+            if find_flaw(self.geometry, held) or not self.only_slices(gpu):
                 return True
         return False
 
@@ -139,4 +139,4 @@ def mark_used(idle: Cut, nodes: Sequence[Node], grants: tuple[Grant, ...]) -> No
 
 
 def _in_way(geometry: MigGeometry, place: PlacedSlice, others: Sequence[PlacedSlice]) -> bool:
-    return any([flaw(geometry, [other, place]) for other in others])
+    return any([find_flaw(geometry, [other, place]) for other in others])

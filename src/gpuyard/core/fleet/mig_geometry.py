@@ -34,7 +34,7 @@ def gpu_milli(geometry: MigGeometry, profile: Profile) -> int:
     return max(-(-profile.compute * MILLI // geometry.compute), -(-profile.memory * MILLI // geometry.slots))
 
 
-def geometries_of(profile: str) -> list[MigGeometry]:
+def find_geometries(profile: str) -> list[MigGeometry]:
     """The GPU models that can be cut to this profile, by name."""
     return [
         geometry for _name, geometry in sorted(MIG_MODELS.items()) if geometry.profile(profile) is not None
@@ -52,13 +52,13 @@ def charge_of(profile: str) -> int:
     It must not depend on the fleet, which changes. Where models differ, the smallest value counts: seven `1g.10gb` fit
     on an H100, but only four on the A100-40GB, where it has two slots.
     """
-    sizes = [(geometry, geometry.profile(profile)) for geometry in geometries_of(profile)]
+    sizes = [(geometry, geometry.profile(profile)) for geometry in find_geometries(profile)]
     return min([gpu_milli(geometry, size) for geometry, size in sizes if size is not None], default=0)
 
 
 def gpus_for(profile: str, count: int) -> int:
     """How many whole GPUs are enough for `count` slices."""
-    most = [size.count_max for geometry in geometries_of(profile) if (size := geometry.profile(profile))]
+    most = [size.count_max for geometry in find_geometries(profile) if (size := geometry.profile(profile))]
     return -(-count // min(most)) if most else count
 
 
@@ -70,7 +70,7 @@ def gpus_on(size: Profile, count: int) -> int:
     return count // each_gpu
 
 
-def starts(geometry: MigGeometry, held: Iterable[PlacedSlice], name: str) -> tuple[int, ...]:
+def find_starts(geometry: MigGeometry, held: Iterable[PlacedSlice], name: str) -> tuple[int, ...]:
     """First slots where one more slice of a profile could be made now; none if the model has no such profile."""
     profile = geometry.profile(name)
     if profile is None:
@@ -87,7 +87,7 @@ def starts(geometry: MigGeometry, held: Iterable[PlacedSlice], name: str) -> tup
     return tuple([start for start in profile.starts if not slots_of(profile, start) & taken])
 
 
-def flaw(geometry: MigGeometry, held: Sequence[PlacedSlice]) -> str:
+def find_flaw(geometry: MigGeometry, held: Sequence[PlacedSlice]) -> str:
     """What is wrong with a set of places as the layout of a GPU; empty: nothing."""
     before: list[PlacedSlice] = []
     for place in held:
@@ -97,13 +97,13 @@ def flaw(geometry: MigGeometry, held: Sequence[PlacedSlice]) -> str:
             return f"{geometry.model} has no profile {place.profile}; it has {known}"
         if place.start not in profile.starts:
             return f"{place.profile} cannot begin at slot {place.start}, only at {_listed(profile.starts)}"
-        if place.start not in starts(geometry, before, place.profile):
+        if place.start not in find_starts(geometry, before, place.profile):
             return f"{place.profile} at slot {place.start} does not fit beside {_named(before)}"
         before.append(place)
     return ""
 
 
-def best_start(
+def find_best_start(
     geometry: MigGeometry, held: Iterable[PlacedSlice], name: str, idle: Sequence[PlacedSlice] = ()
 ) -> int | None:
     """Where a slice does the least harm: where it leaves the most possible.
@@ -111,26 +111,30 @@ def best_start(
     `idle` are existing slices that are not in use: of equal places, the one that spares them is best.
     """
     there = tuple(held)
-    able = starts(geometry, there, name)
+    able = find_starts(geometry, there, name)
     if not able:
         return None
 
     def rank(start: int) -> tuple[int, int, bool, int]:
         place = PlacedSlice(name, start)
         # 1. what could still be made; 2. idle slices spared; 3. the last slots, which large slices use last.
-        return -worth(geometry, _with(there, place)), *idle_harm(geometry, idle, place), -start
+        return -worth(geometry, _with(there, place)), *count_idle_harm(geometry, idle, place), -start
 
     return min(able, key=rank)
 
 
-def idle_harm(geometry: MigGeometry, idle: Sequence[PlacedSlice], place: PlacedSlice) -> tuple[int, bool]:
+def count_idle_harm(
+    geometry: MigGeometry, idle: Sequence[PlacedSlice], place: PlacedSlice
+) -> tuple[int, bool]:
     """What a new slice does to idle ones: how many must go, and whether it has to be made."""
     if not idle:
         return 0, True
-    return sum([bool(flaw(geometry, [place, other])) for other in idle if other != place]), place not in idle
+    return sum(
+        [bool(find_flaw(geometry, [place, other])) for other in idle if other != place]
+    ), place not in idle
 
 
-def harm(geometry: MigGeometry, held: Held, place: PlacedSlice) -> int:
+def count_harm(geometry: MigGeometry, held: Held, place: PlacedSlice) -> int:
     """How much less can be made on a GPU once this slice is on it."""
     return worth(geometry, held) - worth(geometry, _with(held, place))
 
@@ -147,7 +151,7 @@ def worth(geometry: MigGeometry, held: Held) -> int:
 def _most(geometry: MigGeometry, held: Held, profile: Profile) -> int:
     """How many more slices of one profile fit. Slices of one size only exclude each other by overlap."""
     count, there = 0, held
-    while able := starts(geometry, there, profile.name):
+    while able := find_starts(geometry, there, profile.name):
         there = _with(there, PlacedSlice(profile.name, able[0]))
         count += 1
     return count
@@ -161,7 +165,7 @@ def layouts(geometry: MigGeometry) -> Iterator[Held]:
         yield held
         for index in range(first, len(places)):
             place = places[index]
-            if place.start in starts(geometry, held, place.profile):
+            if place.start in find_starts(geometry, held, place.profile):
                 yield from more((*held, place), index + 1)
 
     for held in more((), 0):
@@ -203,7 +207,7 @@ def fit(geometry: MigGeometry, held: Iterable[PlacedSlice], wanted: Sequence[str
                 best = found
             return
         name = names[index]
-        for start in starts(geometry, _joined(there, new), name):
+        for start in find_starts(geometry, _joined(there, new), name):
             added = tuple(sorted((*new, PlacedSlice(name, start)), key=_order))
             search(index + 1, added, size + _size(geometry, name))
         search(index + 1, new, size)

@@ -8,7 +8,15 @@ from functools import cache
 
 from gpuyard.core.fleet.bits import each, positions
 from gpuyard.core.fleet.mig_book import ByForce, Cards
-from gpuyard.core.fleet.mig_geometry import Held, PlacedSlice, best_start, book_milli, flaw, harm, layout_text
+from gpuyard.core.fleet.mig_geometry import (
+    Held,
+    PlacedSlice,
+    book_milli,
+    count_harm,
+    find_best_start,
+    find_flaw,
+    layout_text,
+)
 from gpuyard.core.fleet.nodes import Nodes
 from gpuyard.core.fleet.shapes import Shape, Way
 from gpuyard.model.mig import MIG_MODELS, MigGeometry, Slice
@@ -28,7 +36,7 @@ Found = tuple[int, tuple[Slice, ...], int]
 
 @cache
 def _overlap(geometry: MigGeometry, held: Held) -> bool:
-    return bool(flaw(geometry, held))
+    return bool(find_flaw(geometry, held))
 
 
 def pin_flaw(nodes: Nodes, number: int, gpu: int, held: Held) -> str:
@@ -40,7 +48,7 @@ def pin_flaw(nodes: Nodes, number: int, gpu: int, held: Held) -> str:
     if geometry is None:
         return f"{node.gpu_model or 'a node without GPUs'} cannot be cut: it has no MIG"
     there = nodes.slices_used.get(number, {}).get(gpu, ())
-    if wrong := flaw(geometry, held):
+    if wrong := find_flaw(geometry, held):
         return wrong
     if stays := [place for place in there if place not in held]:
         return f"{layout_text(stays)} is in use there and not part of it"
@@ -49,26 +57,26 @@ def pin_flaw(nodes: Nodes, number: int, gpu: int, held: Held) -> str:
     return ""
 
 
-def uncut_free(nodes: Nodes, number: int) -> Sequence[int]:
+def find_uncut_free(nodes: Nodes, number: int) -> Sequence[int]:
     """Milli free on each GPU of a node for asks without slices: nothing on GPUs that are cut."""
     free, cut = nodes.gpu_free[number], nodes.slices_used.get(number)
     return free if cut is None else [0 if gpu in cut else left for gpu, left in enumerate(free)]
 
 
-def whole_free(nodes: Nodes) -> int:
+def count_whole_free(nodes: Nodes) -> int:
     """Wholly free GPUs of schedulable nodes."""
     buckets = [pair for kind in nodes.kinds for pair in enumerate(kind.buckets)]
     return sum([free * bucket.bit_count() for free, bucket in buckets])
 
 
-def by_force(nodes: Nodes) -> ByForce | None:
+def note_before_force(nodes: Nodes) -> ByForce | None:
     """How things are before victims are drafted away; None: it makes no difference, because any GPU may be cut."""
-    return ByForce(spare_whole(nodes), tuple(nodes.free_mask)) if nodes.whole_reserve else None
+    return ByForce(count_spare_whole(nodes), tuple(nodes.free_mask)) if nodes.whole_reserve else None
 
 
-def spare_whole(nodes: Nodes) -> int:
+def count_spare_whole(nodes: Nodes) -> int:
     """How many wholly free GPUs may be cut, so that enough stay whole."""
-    return whole_free(nodes) - nodes.whole_reserve if nodes.by_force is None else nodes.by_force.spare
+    return count_whole_free(nodes) - nodes.whole_reserve if nodes.by_force is None else nodes.by_force.spare
 
 
 def place_slices(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
@@ -80,16 +88,16 @@ def place_slices(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Gran
     for number in each(members):
         used = nodes.slices_used.get(number, {}).keys() | nodes.pins.get(number, {}).keys()
         if used and not nodes.closed[number] and _has_room(nodes, shape, number):
-            found = slices_on(nodes, shape, number, sliceable(nodes, number, 0), _least_harm)
+            found = find_slices(nodes, shape, number, find_sliceable(nodes, number, 0), _least_harm)
             # 1. the least harm; 2. the lowest node.
             if found is not None and (best is None or (found[0], number) < best[:2]):
                 best = (found[0], number, found)
     if best is None:
         best = _on_new(nodes, shape, way, members)
-    return None if best is None else slice_grant(shape, best[1], best[2])
+    return None if best is None else make_slice_grant(shape, best[1], best[2])
 
 
-def slice_grant(shape: Shape, number: int, found: Found) -> tuple[Grant, ...]:
+def make_slice_grant(shape: Shape, number: int, found: Found) -> tuple[Grant, ...]:
     """The grant of a task, from the room that was found for its slices."""
     _cost, slices, milli = found
     gpus = 0
@@ -101,19 +109,19 @@ def slice_grant(shape: Shape, number: int, found: Found) -> tuple[Grant, ...]:
 def _on_new(nodes: Nodes, shape: Shape, way: Way, members: int) -> tuple[int, int, Found] | None:
     """Cut a whole GPU, on the node with the fewest, and only while enough stay whole."""
     kind = nodes.kinds[way.kind]
-    spare = spare_whole(nodes)
+    spare = count_spare_whole(nodes)
     if spare <= 0 and nodes.by_force is None:
         return None
     for bucket in kind.buckets[1:]:
         for number in each(bucket & members):
             if _has_room(nodes, shape, number):
-                found = slices_on(nodes, shape, number, sliceable(nodes, number, spare), _least_harm)
+                found = find_slices(nodes, shape, number, find_sliceable(nodes, number, spare), _least_harm)
                 if found is not None:
                     return found[0], number, found
     return None
 
 
-def sliceable(nodes: Nodes, number: int, spare: int) -> tuple[int, ...]:
+def find_sliceable(nodes: Nodes, number: int, spare: int) -> tuple[int, ...]:
     """GPUs of a node that may take slices: those that are cut, and as many of the whole ones as may be cut.
 
     The highest numbers first: jobs for whole GPUs take the lowest, so slices that come and go are cut on the same GPU
@@ -122,16 +130,16 @@ def sliceable(nodes: Nodes, number: int, spare: int) -> tuple[int, ...]:
     pins = nodes.pins.get(number, {})
     used = nodes.slices_used.get(number, {}).keys() | pins.keys()
     whole = [gpu for gpu in reversed(positions[nodes.free_mask[number]]) if gpu not in pins]
-    left = [gpu for gpu in whole if taken_by_force(nodes, number) >> gpu & 1]
+    left = [gpu for gpu in whole if find_forced_gpus(nodes, number) >> gpu & 1]
     return (*sorted(used, reverse=True), *left, *[gpu for gpu in whole if gpu not in left][: max(0, spare)])
 
 
-def taken_by_force(nodes: Nodes, number: int) -> int:
+def find_forced_gpus(nodes: Nodes, number: int) -> int:
     """GPUs of a node that are free and whole only because victims are drafted away."""
     return nodes.free_mask[number] & ~nodes.by_force.free_mask[number] if nodes.by_force else 0
 
 
-def kept_for(kept: Held, held: Held, profile: str) -> list[int]:
+def find_kept_starts(kept: Held, held: Held, profile: str) -> list[int]:
     """First slots of the slices on a pinned GPU that are not in use."""
     return [place.start for place in kept if place.profile == profile and place not in held]
 
@@ -142,11 +150,11 @@ def _has_room(nodes: Nodes, shape: Shape, number: int) -> bool:
 
 @cache
 def _least_harm(geometry: MigGeometry, held: Held, profile: str, idle: Held) -> tuple[int, int] | None:
-    start = best_start(geometry, held, profile, idle)
-    return None if start is None else (harm(geometry, held, PlacedSlice(profile, start)), start)
+    start = find_best_start(geometry, held, profile, idle)
+    return None if start is None else (count_harm(geometry, held, PlacedSlice(profile, start)), start)
 
 
-def slices_on(
+def find_slices(
     nodes: Nodes, shape: Shape, number: int, gpus: tuple[int, ...], cheapest: Cheapest
 ) -> Found | None:
     """The slices on these GPUs of a node, as many on each as possible; of equally good GPUs, the first in the list."""
@@ -171,7 +179,7 @@ def slices_on(
         for turn, gpu in enumerate(gpus):
             held: Held = row.get(gpu, ())
             if gpu in pins:
-                able = kept_for(pins[gpu].held, held, shape.profile)
+                able = find_kept_starts(pins[gpu].held, held, shape.profile)
                 if len(able) >= each_gpu:
                     made = [Slice(gpu, shape.profile, start) for start in able[:each_gpu]]
                     found.append((KEPT, turn, tuple(made)))

@@ -359,7 +359,9 @@ class Nodes:
                     return False
             else:
                 free = self.gpu_free[number]
-                if barred(self, number, user) & gpus or any(free[gpu] < milli for gpu in positions[gpus]):
+                if find_barred(self, number, user) & gpus or any(
+                    free[gpu] < milli for gpu in positions[gpus]
+                ):
                     return False
         return True
 
@@ -374,7 +376,7 @@ class Nodes:
         """Whether an earmark still waits for something that it took to become free."""
         for grant in grants:
             number, gpus, slices, user = grant.node, grant.gpus, grant.slices, grant.user
-            if self.cards(number).clashes(grant) if slices else barred(self, number, user) & gpus:
+            if self.cards(number).clashes(grant) if slices else find_barred(self, number, user) & gpus:
                 return True
             if self.cpu_free[number] < 0 or self.memory_free[number] < 0 or self.down[number]:
                 return True
@@ -665,7 +667,7 @@ def _enter_share(sharers: Sharers, grant: Grant, sign: int) -> None:
         del sharers[grant.node]
 
 
-def barred(nodes: Nodes, number: int, user: str) -> int:
+def find_barred(nodes: Nodes, number: int, user: str) -> int:
     """The GPUs of a node, as a mask, that take no share of this user, however much of them is free."""
     cut = nodes.slices_used.get(number)
     mask = strangers(nodes, number, user)

@@ -6,10 +6,10 @@ a GPU and for gangs.
 
 from collections.abc import Callable, Iterable, Iterator
 
-from gpuyard.core.fleet.bits import choose_gpus, each, lowest, positions
+from gpuyard.core.fleet.bits import choose_gpus, each, lowest_bit, positions
 from gpuyard.core.fleet.kinds import Kind
 from gpuyard.core.fleet.mig_placing import place_slices
-from gpuyard.core.fleet.nodes import Nodes, barred
+from gpuyard.core.fleet.nodes import Nodes, find_barred
 from gpuyard.core.fleet.shapes import Shape, Way
 from gpuyard.model import Grant
 from gpuyard.model.units import MILLI
@@ -47,7 +47,7 @@ def has_room(nodes: Nodes, shape: Shape, number: int, tasks: int) -> bool:
     )
 
 
-def whole_best_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
+def place_best_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
     """One task on the node with the fewest free GPUs that holds it; of equals, the lowest number."""
     kind = nodes.kinds[way.kind]
     gpus, room_for_sure = shape.gpus, shape.whole_only and not nodes.needs_full_check
@@ -81,7 +81,7 @@ def _grants_of_one(shape: Shape, number: int, mask: int) -> tuple[Grant, ...]:
     return grants
 
 
-def whole_first_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
+def place_first_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
     """One task on the lowest-numbered node that holds it."""
     members = 0
     for bucket in nodes.kinds[way.kind].buckets[shape.gpus :]:
@@ -95,7 +95,7 @@ def whole_first_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[G
 def share_gpus(nodes: Nodes, shape: Shape, number: int) -> int:
     """GPUs of a node for one task that wants parts of GPUs: those with the least left that suffice; 0: none."""
     free = nodes.gpu_free[number]
-    out = barred(nodes, number, shape.user)
+    out = find_barred(nodes, number, shape.user)
     fitting = sorted(
         (left, gpu) for gpu, left in enumerate(free) if left >= shape.milli and not out >> gpu & 1
     )
@@ -164,7 +164,7 @@ def gang(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] 
 
 def _gang(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
     kind = nodes.kinds[way.kind]
-    full = with_room(nodes, shape, kind, among, way.tasks_per_node)
+    full = find_with_room(nodes, shape, kind, among, way.tasks_per_node)
     if full.bit_count() >= way.full_nodes:
         if len(kind.switches) > 1:
             full = _near(full, way.full_nodes + (way.rest_tasks > 0), kind)
@@ -180,7 +180,7 @@ def _gang(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...]
     return None
 
 
-def with_room(nodes: Nodes, shape: Shape, kind: Kind, among: int, tasks: int) -> int:
+def find_with_room(nodes: Nodes, shape: Shape, kind: Kind, among: int, tasks: int) -> int:
     """Nodes that hold `tasks` tasks."""
     members = 0
     for bucket in kind.buckets[shape.gpus * tasks :]:
@@ -242,7 +242,7 @@ def _spread(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ..
     left, used = shape.tasks, 0
     grants: list[Grant] = []
     for tasks in range(min(way.tasks_per_node, shape.tasks), 0, -1):
-        for number in each(with_room(nodes, shape, kind, among, tasks) & ~used):
+        for number in each(find_with_room(nodes, shape, kind, among, tasks) & ~used):
             if left == 0 or len(grants) == way.nodes_max:
                 break
             here = min(tasks, left)
@@ -269,13 +269,13 @@ __all__ = [
     "gang",
     "grant_tasks",
     "has_room",
-    "lowest",
+    "lowest_bit",
+    "place_best_fit",
+    "place_first_fit",
     "placer",
     "share_best_fit",
     "share_candidates",
     "share_first_fit",
     "share_gpus",
     "share_grant",
-    "whole_best_fit",
-    "whole_first_fit",
 ]

@@ -435,7 +435,7 @@ class FairWalk(Walk):
         return -1
 
 
-def ahead(queue: WaitQueue, record: JobRecord) -> int:
+def count_ahead(queue: WaitQueue, record: JobRecord) -> int:
     """How many eligible jobs are ahead of a job in the queue."""
     queue.settle()
     count = sum([_size(queue.groups[key]) for key in queue.group_keys if key < record.group])
@@ -450,7 +450,7 @@ def ahead(queue: WaitQueue, record: JobRecord) -> int:
     return count
 
 
-def before_in_stream(queue: WaitQueue, record: JobRecord, most: int) -> list[JobRecord]:
+def find_before_in_stream(queue: WaitQueue, record: JobRecord, most: int) -> list[JobRecord]:
     """The jobs right before a job in its own stream, at most `most`; none for a job that is not in the queue."""
     if not record.entry:
         return []
@@ -459,14 +459,14 @@ def before_in_stream(queue: WaitQueue, record: JobRecord, most: int) -> list[Job
     return [row[-1] for row in rows[max(0, at - most) : at]]
 
 
-def in_order(queue: WaitQueue) -> Iterator[JobRecord]:
+def walk_in_order(queue: WaitQueue) -> Iterator[JobRecord]:
     """All eligible jobs, first to last, as a walk that starts none meets them. The queue must not change meanwhile."""
     for rows in _parts(queue):
         for row in rows:
             yield row[-1]
 
 
-def ids_in_order(queue: WaitQueue) -> list[int]:
+def list_ids_in_order(queue: WaitQueue) -> list[int]:
     """The ids of the same jobs, in a third of the time."""
     found: list[int] = []
     for rows in _parts(queue):
@@ -474,11 +474,11 @@ def ids_in_order(queue: WaitQueue) -> list[int]:
     return found
 
 
-def ids_in_turn(queue: WaitQueue) -> list[int]:
+def list_ids_in_turn(queue: WaitQueue) -> list[int]:
     """The same as their turns come: jobs over a soft budget after all that are within theirs."""
     overspent = queue.tenants.overspent
     if not queue.tenants.softened:
-        return ids_in_order(queue)
+        return list_ids_in_order(queue)
     first, last = list[int](), list[int]()
     for rows in _parts(queue):
         for row in rows:

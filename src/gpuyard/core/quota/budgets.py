@@ -148,7 +148,7 @@ class Spend:
         return micro if self.of_money else milli
 
 
-def spend_of(rule: NamedBudget) -> Spend:
+def make_spend(rule: NamedBudget) -> Spend:
     """A named budget, unspent."""
     return Spend(rule.micro_usd * MONEY if rule.micro_usd else rule.gpu_ms * MILLI, rule=rule)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpuyard.core.quota.budgets import Labels, Spend, is_about, spend_of
+from gpuyard.core.quota.budgets import Labels, Spend, is_about, make_spend
 from gpuyard.core.quota.usage import DecayedUsage, UsageDelta
 from gpuyard.model import Quota, ReasonCode, Settings, Tenant
 from gpuyard.model.settings import TOTAL
@@ -103,7 +103,7 @@ class Tenants:
         if self.per_user:
             self.ruled = self.at_once = True
         for rule in sorted(settings.budgets, key=lambda each: each.name):
-            self.budget_row[rule.name] = self._append(rule.name, ROOT, (), Tenant(""), spend_of(rule))
+            self.budget_row[rule.name] = self._append(rule.name, ROOT, (), Tenant(""), make_spend(rule))
         self._refresh_held_back()
 
     def take_over(self, old: "Tenants", now_ms: int) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.schedule.passes import Pass
-from gpuyard.core.schedule.running_jobs import running_jobs
+from gpuyard.core.schedule.running_jobs import find_running
 from gpuyard.core.state.state import State
 from gpuyard.model import StopCause
 
@@ -63,7 +63,7 @@ def _borrows(current: Pass, number: int, promised: JobRecord, model: int, at_ms:
     used, guarantee = state.tenants.used[number], state.tenants.guarantee[number]
     total = used[0] + promised.shape.gpu_milli
     alike = used[1 + model] + promised.shape.gpu_milli
-    for each, ends in running_jobs(state, current.now_ms).ends_below(state, number).items():
+    for each, ends in find_running(state, current.now_ms).ends_below(state, number).items():
         milli, _count = ends.until(at_ms)
         total -= milli
         alike -= milli if each == model else 0

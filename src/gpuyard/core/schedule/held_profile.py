@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from gpuyard.core.fleet.nodes import NEVER_MS
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.quota.tenants import ROOT
-from gpuyard.core.schedule.running_jobs import running_jobs
+from gpuyard.core.schedule.running_jobs import find_running
 from gpuyard.core.state.state import State
 
 
@@ -29,7 +29,7 @@ class HeldAt:
         if at_ms <= now_ms:
             # Jobs that are overdue are expected to end right away, but not before.
             return
-        for (leaf, model), ends in running_jobs(state, now_ms).ends_of_leaves(state).items():
+        for (leaf, model), ends in find_running(state, now_ms).ends_of_leaves(state).items():
             self._move(leaf, model, -ends.until(at_ms)[0])
         for record in started:
             if record.end_ms <= at_ms:
@@ -70,7 +70,7 @@ def unheld_from_ms(
 
     if not eats(from_ms):
         return from_ms
-    lasts = [ends.last_ms() for ends in running_jobs(state, now_ms).ends_of_leaves(state).values()]
+    lasts = [ends.last_ms() for ends in find_running(state, now_ms).ends_of_leaves(state).values()]
     last_ms = max([now_ms + 1, *lasts, *[other.end_ms for other in started]])
     if last_ms <= from_ms or eats(last_ms):
         return NEVER_MS

@@ -15,7 +15,7 @@ from gpuyard.core.fleet.placing import Placer, Ranker
 from gpuyard.core.fleet.shapes import Shape, Way
 from gpuyard.core.jobs.order import Order
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.core.schedule.running_jobs import running_jobs
+from gpuyard.core.schedule.running_jobs import find_running
 from gpuyard.core.state.state import State
 from gpuyard.model import Grant, PolicySpec, ReasonCode, Reservation, StopCause
 from gpuyard.model.units import NO_LIMIT_MS
@@ -349,7 +349,7 @@ class Pass:
         used, jobs = list(tenants.used[number]), tenants.running[number]
         most = [min(a, b) for a, b in zip(tenants.limit[number], tenants.ceiling[number], strict=True)]
         at_ms = self.now_ms + NO_LIMIT_MS
-        below = running_jobs(self.state, self.now_ms).ends_below(self.state, number)
+        below = find_running(self.state, self.now_ms).ends_below(self.state, number)
         for end_ms, job_id, given_milli in merge(*below.values()):
             used[0] -= given_milli
             used[1 + self.state.running[job_id].model] -= given_milli

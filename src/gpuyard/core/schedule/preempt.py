@@ -6,10 +6,10 @@ work that is lost when they are emptied far enough (`victims`). 2. Draft victims
 the job that they make room for is earmarked in the same plan.
 """
 
-from gpuyard.core.fleet.mig_placing import by_force
+from gpuyard.core.fleet.mig_placing import note_before_force
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.schedule.passes import Pass
-from gpuyard.core.schedule.running_jobs import running_jobs
+from gpuyard.core.schedule.running_jobs import find_running
 from gpuyard.core.schedule.victims import Candidate, VictimOrder
 from gpuyard.model import Grant, Stop
 from gpuyard.model.units import MILLI
@@ -21,7 +21,7 @@ def make_room(current: Pass, record: JobRecord) -> tuple[tuple[Stop, ...], tuple
     current.settle_kept_quota()
     current.look_ahead(1)
     try:
-        with nodes.drafting(by_force(nodes) if record.shape.profile else None):
+        with nodes.drafting(note_before_force(nodes) if record.shape.profile else None):
             return _make_room(current, record)
     finally:
         current.look_ahead(-1)
@@ -32,7 +32,7 @@ def _make_room(current: Pass, record: JobRecord) -> tuple[tuple[Stop, ...], tupl
     rules = [rule for rule in current.policy.rules if rule.applies(state, record, now_ms)]
     if not rules:
         return None
-    jobs = running_jobs(state, now_ms)
+    jobs = find_running(state, now_ms)
     current.retry_ms = min(current.retry_ms, jobs.next_unprotected_ms(state, now_ms))
     order = VictimOrder(current, record, rules, jobs)
     if _in_vain(current, record, order):

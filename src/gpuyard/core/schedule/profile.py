@@ -13,14 +13,14 @@ from bisect import bisect_left, insort
 from typing import NamedTuple
 
 from gpuyard.core.fleet.bits import positions
-from gpuyard.core.fleet.fixed_choice import fixed_gpus, fixed_nodes
+from gpuyard.core.fleet.fixed_choice import choose_gpus, choose_nodes
 from gpuyard.core.fleet.nodes import NEVER_MS
 from gpuyard.core.fleet.shapes import Shape, Way
 from gpuyard.core.fleet.ways import gpus_on_node
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.schedule.passes import PolicyParts
 from gpuyard.core.schedule.quota_profile import QuotaProfile
-from gpuyard.core.schedule.reserve import NODE_BITS, NODE_MASK, closed_to, soonest, untold
+from gpuyard.core.schedule.reserve import NODE_BITS, NODE_MASK, find_closed, find_soonest, is_end_unknown
 from gpuyard.core.schedule.steps import Need, NodeSteps
 from gpuyard.core.state.state import State
 from gpuyard.model import AttemptState, Grant
@@ -83,7 +83,7 @@ class FleetProfile:
 
     def earliest(self, record: JobRecord, from_ms: int, ways: tuple[Way, ...] | None = None) -> Slot | None:
         """The first time from which the job has room and quota for as long as it runs; of equals, the cheapest way."""
-        if untold(self._state.nodes, record.shape):
+        if is_end_unknown(self._state.nodes, record.shape):
             return None
         self._catch_up()
         guarded = self.quotas is not None and self.quotas.concerns(record)
@@ -206,7 +206,7 @@ class FleetProfile:
             insort(first, at_ms)
         del first[count:]
         last_ms = first[-1] if len(first) == count else NEVER_MS
-        for packed in soonest(self._state, shape, way, tasks):
+        for packed in find_soonest(self._state, shape, way, tasks):
             ready = packed >> NODE_BITS
             # An overdue attempt is expected to end right away.
             at_ms = now_ms if not ready else ready if ready > now_ms else now_ms + 1
@@ -253,7 +253,7 @@ class FleetProfile:
             shape.cpu_milli * tasks,
             shape.memory_mib * tasks,
             shape.user,
-            closed_to(self._state.nodes, shape, number),
+            find_closed(self._state.nodes, shape, number),
         )
 
     def _spread(self, record: JobRecord, way: Way, from_ms: int) -> tuple[int, Able]:
@@ -266,7 +266,7 @@ class FleetProfile:
         while True:
             times: dict[int, list[tuple[int, int]]] = {}
             for tasks in range(1, way.tasks_per_node + 1):
-                every = [packed & NODE_MASK for packed in soonest(self._state, record.shape, way, tasks)]
+                every = [packed & NODE_MASK for packed in find_soonest(self._state, record.shape, way, tasks)]
                 rows = [(self._free_from(record, way, tasks, number, from_ms), number) for number in every]
                 times[tasks] = sorted([row for row in rows if row[0] < NEVER_MS])
             for at_ms in sorted({row[0] for rows in times.values() for row in rows}):
@@ -290,7 +290,7 @@ class FleetProfile:
         if way.full_nodes == 1 and not way.rest_tasks:
             return (self._fullest(record, able[way.tasks_per_node], way.tasks_per_node, at_ms),)
         switches = self._state.nodes.kinds[way.kind].switches
-        full, rest = fixed_nodes(
+        full, rest = choose_nodes(
             able.get(way.tasks_per_node, []), able.get(way.rest_tasks, []), way, switches
         )
         grants = [self._grant(record, number, way.tasks_per_node, at_ms) for number in full]
@@ -318,9 +318,9 @@ class FleetProfile:
         shape, nodes = record.shape, self._state.nodes
         kind, end_ms = nodes.kind_of[number], at_ms + lasts_ms(record)
         free = self._of(number).window(shape.milli, shape.user, at_ms, end_ms)
-        free &= ~closed_to(nodes, shape, number)
+        free &= ~find_closed(nodes, shape, number)
         if shape.milli == MILLI:
-            mask = fixed_gpus(free, gpus_on_node(nodes, shape, number) * tasks, kind.group_size, kind.gpus)
+            mask = choose_gpus(free, gpus_on_node(nodes, shape, number) * tasks, kind.group_size, kind.gpus)
         else:
             left = left or self._left_by_those_ahead(record, number, at_ms)
             fullest = sorted([(left[gpu], gpu) for gpu in positions[free]])

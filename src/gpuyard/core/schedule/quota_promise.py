@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.schedule.held_profile import HeldAt
 from gpuyard.core.schedule.passes import Pass
-from gpuyard.core.schedule.running_jobs import running_jobs
+from gpuyard.core.schedule.running_jobs import find_running
 
 
 class QuotaPromise:
@@ -91,7 +91,7 @@ class QuotaPromise:
         back, started = self._ended.get(number), self._pass.started
         if back is None:
             back = self._ended[number] = [0] * (len(self._state.tenants.used[number]) + 1)
-            below = running_jobs(self._state, self._pass.now_ms).ends_below(self._state, number)
+            below = find_running(self._state, self._pass.now_ms).ends_below(self._state, number)
             for model, ends in below.items():
                 milli, count = ends.until(self._at_ms)
                 back[0] += milli

@@ -198,7 +198,7 @@ def _empty_ms(nodes: Nodes, number: int) -> int:
 
 def _ready_by_gpu(nodes: Nodes, shape: Shape, number: int, gpus: int, cpu: int, memory: int) -> int:
     """The same for nodes with shared or overdrawn GPUs, which are followed one by one."""
-    free, closed = list(nodes.gpu_free[number]), closed_to(nodes, shape, number)
+    free, closed = list(nodes.gpu_free[number]), find_closed(nodes, shape, number)
     if not closed and not shape.user and cpu >= 0 and memory >= 0:
         milli = shape.milli
         if len([left for left in free if left >= milli]) >= gpus:
@@ -231,7 +231,7 @@ def _ready_by_gpu(nodes: Nodes, shape: Shape, number: int, gpus: int, cpu: int, 
     return end_ms
 
 
-def closed_to(nodes: Nodes, shape: Shape, number: int) -> int:
+def find_closed(nodes: Nodes, shape: Shape, number: int) -> int:
     """GPUs of a node, as a mask, that are never promised to this ask, however free they become.
 
     A pinned GPU is not cut on demand. A cut GPU takes slices as long as they fit, so no expected end says when it could
@@ -242,7 +242,7 @@ def closed_to(nodes: Nodes, shape: Shape, number: int) -> int:
     return cut_mask(nodes, number) if shape.milli != MILLI and number in nodes.slices_used else 0
 
 
-def untold(nodes: Nodes, shape: Shape) -> bool:
+def is_end_unknown(nodes: Nodes, shape: Shape) -> bool:
     """Whether no expected end says when there is room: slices wait until more GPUs are whole than must stay whole, and
     jobs for whole GPUs may take those."""
     return bool(shape.profile and nodes.whole_reserve)
@@ -271,7 +271,7 @@ def _give(free: list[int], grant: Grant) -> None:
 def promise(current: Pass, record: JobRecord) -> Promise | None:
     """The earliest start over all ways to serve the job; the cheapest way among equals."""
     state, nodes = current.state, current.state.nodes
-    if untold(nodes, record.shape):
+    if is_end_unknown(nodes, record.shape):
         return None
     known = state.caches.get(_PROMISE)
     if current.rules and state.tenants.holding:
@@ -342,7 +342,7 @@ def _best(state: State, shape: Shape, unheld_ms: Callable[[Way, int], int] | Non
     return None if best is None else Promise(shape, best[0], dict(best[1]))
 
 
-def soonest(state: State, shape: Shape, way: Way, tasks: int) -> list[int]:
+def find_soonest(state: State, shape: Shape, way: Way, tasks: int) -> list[int]:
     """When each node will have room for `tasks` tasks, soonest first, with the node in the low bits."""
     if _gpus_alone(shape) and way.pools == -1:
         return _by_gpus(state, way.kind, shape.gpus * tasks, shape.milli)
@@ -381,14 +381,14 @@ def _keep(state: State, which: int, many: int, milli: int, times: ReadyTimes | L
 
 
 def in_time(state: State, shape: Shape, way: Way, tasks: int) -> Iterator[int]:
-    """Like `soonest`, one after the other: mostly the first few are all that is asked for.
+    """Like `find_soonest`, one after the other: mostly the first few are all that is asked for.
 
     No node has the room sooner than it has the GPUs. So nodes are looked at in the order in which they have these.
     """
     nodes, gpus = state.nodes, shape.gpus * tasks
     members = nodes.kinds[way.kind].members & way.pools
     if not gpus or shape.profile or shape.user or (_gpus_alone(shape) and way.pools == -1):
-        yield from soonest(state, shape, way, tasks)
+        yield from find_soonest(state, shape, way, tasks)
         return
     times = _kept(state, way.index, tasks, 0)
     if not isinstance(times, Looked):
@@ -442,7 +442,7 @@ def _holds(nodes: Nodes, shape: Shape, number: int, tasks: int, at_ms: int) -> l
     for grant in ending:
         _give(then, grant)
         _leave(others, shape, grant)
-    for gpu in each(closed_to(nodes, shape, number)):
+    for gpu in each(find_closed(nodes, shape, number)):
         then[gpu] = -NEVER_MS
     will_do = sorted(
         [

@@ -181,7 +181,7 @@ class RunningJobs:
 _RUNNING: CacheSlot[RunningJobs] = CacheSlot("running jobs")
 
 
-def running_jobs(state: State, now_ms: int) -> RunningJobs:
+def find_running(state: State, now_ms: int) -> RunningJobs:
     """The running jobs of a state, brought up to date."""
     known = state.caches.get(_RUNNING)
     if known is None or not known.fits(state, now_ms):

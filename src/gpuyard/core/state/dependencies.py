@@ -84,7 +84,7 @@ def reindex(state: State) -> None:
     state.namesakes = names
     if names:
         for job_id in sorted(state.jobs):
-            submitted(state, state.jobs[job_id])
+            note_submission(state, state.jobs[job_id])
     for record in waiting:
         index(state, record)
 
@@ -110,7 +110,7 @@ def index(state: State, record: JobRecord) -> None:
                 tally.at_failure.append(record.id)
 
 
-def submitted(state: State, record: JobRecord) -> None:
+def note_submission(state: State, record: JobRecord) -> None:
     """Note a new job while jobs wait for earlier ones of the same name."""
     spec = record.job.spec
     same = state.namesakes.get((spec.user, spec.name))
@@ -124,7 +124,7 @@ def doom(state: State, record: JobRecord, why: str) -> None:
     state.doomed[record.id] = record
 
 
-def waited(state: State, record: JobRecord, after: After) -> Iterable[JobRecord]:
+def find_awaited(state: State, record: JobRecord, after: After) -> Iterable[JobRecord]:
     """The live jobs that a dependency stands for, the first submitted first."""
     jobs = state.jobs
     if after.kind is _ALONE:
@@ -161,7 +161,7 @@ def _answer(state: State, record: JobRecord, after: After) -> bool | None:
     if ended is None:
         # The submission checked it: that job ended too long ago to be remembered, and in the way that was wanted.
         return True
-    return met(after.kind, ended)
+    return is_met(after.kind, ended)
 
 
 def _known_failed(state: State, after: After) -> After:
@@ -171,7 +171,7 @@ def _known_failed(state: State, after: After) -> After:
     return after
 
 
-def met(kind: AfterKind, ended: JobState) -> bool:
+def is_met(kind: AfterKind, ended: JobState) -> bool:
     """Whether a job that ended this way meets the dependency."""
     if kind is _COMPLETED:
         return ended is JobState.COMPLETED
@@ -239,7 +239,7 @@ def _namesakes(state: State, record: JobRecord) -> Namesakes:
 # -- starts and ends --------------------------------------------------------------------------------------------------
 
 
-def started(state: State, record: JobRecord) -> list[JobRecord]:
+def note_start(state: State, record: JobRecord) -> list[JobRecord]:
     """A job has started; return the jobs that have nothing left to wait for."""
     job_id, array_id = record.id, record.job.array_id
     ready: list[JobRecord] = []
@@ -258,7 +258,7 @@ def started(state: State, record: JobRecord) -> list[JobRecord]:
     return sorted(ready, key=lambda found: found.id)
 
 
-def ended(state: State, record: JobRecord) -> list[JobRecord]:
+def note_end(state: State, record: JobRecord) -> list[JobRecord]:
     """A job has ended; return the jobs that have nothing left to wait for."""
     ends = state.ends
     ends[record.id] = record.state
@@ -276,7 +276,7 @@ def ended(state: State, record: JobRecord) -> list[JobRecord]:
         assert edges is not None
         good, broken = [], ""
         for after in edges[waiting_id]:
-            if met(after.kind, record.state):
+            if is_met(after.kind, record.state):
                 good.append(after)
             elif _drop(state, waiting_id, after):
                 broken = broken or _broken(after, record.job.label, record.state)

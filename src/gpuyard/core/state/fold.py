@@ -16,7 +16,7 @@ from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.state import dependencies
 from gpuyard.core.state import fold_fleet as fleet
 from gpuyard.core.state.state import Intake, InvalidEvent, State
-from gpuyard.core.state.transitions import current, story
+from gpuyard.core.state.transitions import check_transition, record_text
 from gpuyard.model import (
     AccessEvent,
     After,
@@ -119,7 +119,7 @@ def submit(state: State, at_ms: int, job: Job, held: bool = False, intake: Intak
         arrived[shape] = arrived.get(shape, 0) + 1
         state.arrivals += 1
     if state.namesakes:
-        dependencies.submitted(state, record)
+        dependencies.note_submission(state, record)
     if waits:
         dependencies.enter(state, record)
     if job[5] > at_ms or (waits and (record.pending or record.doomed or record.begin_ms > at_ms)):
@@ -233,9 +233,9 @@ def start(state: State, at_ms: int, job_id: int, attempt: int, grants: tuple[Gra
         close_periods(state, at_ms)
     record = state.jobs.get(job_id)
     if record is None or record.phase is not None:
-        record = current(state, AttemptStarted(at_ms, job_id, attempt, grants))
+        record = check_transition(state, AttemptStarted(at_ms, job_id, attempt, grants))
     if attempt != record.attempt + 1 or job_id in state.deferred:
-        raise InvalidEvent(f"{AttemptStarted(at_ms, job_id, attempt, grants)}: {story(record)}")
+        raise InvalidEvent(f"{AttemptStarted(at_ms, job_id, attempt, grants)}: {record_text(record)}")
     earmark = record.earmark
     if earmark is not None:
         state.nodes.give(earmark.grants)
@@ -243,7 +243,7 @@ def start(state: State, at_ms: int, job_id: int, attempt: int, grants: tuple[Gra
         if earmark is not None:
             state.nodes.take(earmark.grants)
         event = AttemptStarted(at_ms, job_id, attempt, grants)
-        raise InvalidEvent(f"{event}: its room is taken; {story(record)}")
+        raise InvalidEvent(f"{event}: its room is taken; {record_text(record)}")
     if earmark is not None:
         state.nodes.gain_room()
         record.earmark = None
@@ -266,7 +266,7 @@ def start(state: State, at_ms: int, job_id: int, attempt: int, grants: tuple[Gra
     if state.moved is not None:
         state.moved.append(job_id)
     if state.dependents:
-        for waiting in dependencies.started(state, record):
+        for waiting in dependencies.note_start(state, record):
             requeue_if_due(state, waiting, at_ms)
     return record
 
@@ -288,7 +288,7 @@ def end(
     until_ms = ended_ms if ended_ms and job_id >= FIRST_EXTERNAL_ID else at_ms
     record = state.jobs.get(job_id)
     if record is None or record.phase is None or record.attempt != attempt:
-        record = current(state, AttemptEnded(at_ms, job_id, attempt, outcome, saved_ms))
+        record = check_transition(state, AttemptEnded(at_ms, job_id, attempt, outcome, saved_ms))
     if outcome is _COMPLETED:
         complete(state, at_ms, record, until_ms)
         return
@@ -404,7 +404,7 @@ def finish_job(state: State, record: JobRecord, at_ms: int) -> None:
         record.count.of_user.drop(spec, at_ms, state.counts.bytes_a_day)
     if state.doomed:
         state.doomed.pop(record.id, None)
-    for waiting in dependencies.ended(state, record):
+    for waiting in dependencies.note_end(state, record):
         requeue_if_due(state, waiting, at_ms)
 
 
@@ -441,11 +441,11 @@ def apply(state: State, event: Event) -> None:
 
 
 def _job_held(state: State, event: JobHeld) -> None:
-    hold(state, current(state, event))
+    hold(state, check_transition(state, event))
 
 
 def _job_released(state: State, event: JobReleased) -> None:
-    record = current(state, event)
+    record = check_transition(state, event)
     record.held = False
     requeue_if_due(state, record, event.at_ms)
 
@@ -496,7 +496,7 @@ _WANTED_FROM = {
 
 
 def _job_cancelled(state: State, event: JobCancelled) -> None:
-    _cancel(state, current(state, event))
+    _cancel(state, check_transition(state, event))
 
 
 def _cancel(state: State, record: JobRecord) -> None:
@@ -513,7 +513,7 @@ def _cancel(state: State, record: JobRecord) -> None:
 
 
 def _attempt_confirmed(state: State, event: AttemptConfirmed) -> None:
-    record = current(state, event)
+    record = check_transition(state, event)
     if event.started_ms:
         state.backdate(record, event.started_ms)
     # A suspended attempt that was out of sight for a while is still suspended.
@@ -521,11 +521,11 @@ def _attempt_confirmed(state: State, event: AttemptConfirmed) -> None:
 
 
 def _attempt_unknown(state: State, event: AttemptUnknown) -> None:
-    current(state, event).phase = AttemptState.UNKNOWN
+    check_transition(state, event).phase = AttemptState.UNKNOWN
 
 
 def _attempt_stopping(state: State, event: AttemptStopping) -> None:
-    record = current(state, event)
+    record = check_transition(state, event)
     record.wanted = record.wanted if record.wanted is Verb.CANCEL else None
     record.phase = AttemptState.STOPPING
     state.leaving[record.id] = record
@@ -535,14 +535,14 @@ def _attempt_stopping(state: State, event: AttemptStopping) -> None:
 
 
 def _checkpoint_seen(state: State, event: CheckpointSeen) -> None:
-    record = current(state, event)
+    record = check_transition(state, event)
     record.checkpoint_ms = event.saved_at_ms
     # Stopping it now costs less: caches go by the nodes.
     state.nodes.touch(record.grants)
 
 
 def _job_suspended(state: State, event: JobSuspended) -> None:
-    record = current(state, event)
+    record = check_transition(state, event)
     if record.state is not JobState.SUSPENDED:
         record.suspended_ms = event.at_ms
         state.expect_end(record, record.end_ms + NO_LIMIT_MS)
@@ -552,7 +552,7 @@ def _job_suspended(state: State, event: JobSuspended) -> None:
 
 
 def _job_continued(state: State, event: JobContinued) -> None:
-    record = current(state, event)
+    record = check_transition(state, event)
     frozen_ms = event.at_ms - record.suspended_ms
     state.expect_end(record, record.end_ms - NO_LIMIT_MS + frozen_ms)
     record.suspended_ms = 0
@@ -565,16 +565,16 @@ def _job_continued(state: State, event: JobContinued) -> None:
 
 
 def _earmark_set(state: State, event: EarmarkSet) -> None:
-    record = current(state, event)
+    record = check_transition(state, event)
     if record.earmark is not None:
-        raise InvalidEvent(f"{event}: it has an earmark; {story(record)}")
+        raise InvalidEvent(f"{event}: it has an earmark; {record_text(record)}")
     record.earmark = Earmark(record.id, event.grants, event.expires_ms)
     state.earmarks[record.id] = record
     state.nodes.take(event.grants)
 
 
 def _earmark_dropped(state: State, event: EarmarkDropped) -> None:
-    state.drop_earmark(current(state, event))
+    state.drop_earmark(check_transition(state, event))
 
 
 def _budget_reached(state: State, event: BudgetReached) -> None:

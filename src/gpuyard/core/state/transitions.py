@@ -45,20 +45,20 @@ FROM: dict[type, frozenset[AttemptState | None]] = {
 """The states in which the current attempt may be (None: the job waits and has no attempt)."""
 
 
-def current(state: State, event: Any) -> JobRecord:
+def check_transition(state: State, event: Any) -> JobRecord:
     """The live job that an event is about; raises if the event may not follow what is known of it."""
     record = state.jobs.get(event.job_id)
     if record is None:
         raise InvalidEvent(f"{event}: no live job {event.job_id}")
     if record.phase not in FROM[type(event)]:
-        raise InvalidEvent(f"{event}: {story(record)}")
+        raise InvalidEvent(f"{event}: {record_text(record)}")
     attempt = getattr(event, "attempt", None)
     if attempt is not None and type(event) is not AttemptStarted and attempt != record.attempt:
-        raise InvalidEvent(f"{event}: the current attempt is {record.attempt}; {story(record)}")
+        raise InvalidEvent(f"{event}: the current attempt is {record.attempt}; {record_text(record)}")
     return record
 
 
-def story(record: JobRecord) -> str:
+def record_text(record: JobRecord) -> str:
     """What is known of a job, in one line."""
     phase = record.phase.value if record.phase else "no attempt"
     return (

@@ -19,7 +19,7 @@ from gpuyard.engines.machine import files, processes
 from gpuyard.engines.machine.epochs import OneLeader
 from gpuyard.engines.machine.launches import UnixAccount
 from gpuyard.engines.machine.peeking import Inside
-from gpuyard.errors import words_of
+from gpuyard.errors import error_text
 
 _ANSWER_BYTES_MAX = 8192
 _END_S_MAX = 5.0
@@ -136,7 +136,7 @@ class Spawner:
             self._stop()
 
 
-def accepted(word: str | None) -> bool:
+def is_accepted(word: str | None) -> bool:
     """Whether a supervisor has the attempt, this one or an earlier one."""
     return word in (CLAIMED, TAKEN)
 
@@ -180,7 +180,7 @@ class Data(OneLeader):
                 os.close(fd)
             self.inside = Inside(self.root)
         except OSError as error:
-            raise Permanent(f"{self.root} cannot hold the engine's data: {words_of(error)}") from error
+            raise Permanent(f"{self.root} cannot hold the engine's data: {error_text(error)}") from error
 
     def attempt(self, key: str) -> str:
         """The folder of an attempt."""

@@ -11,12 +11,12 @@ from functools import lru_cache
 
 from gpuyard.engines.contract import Part
 from gpuyard.engines.local.hosts import Host
-from gpuyard.engines.machine.processes import cores
+from gpuyard.engines.machine.processes import parse_cores
 
 _NODES = "/sys/devices/system/node"
 
 
-def near(parts: Sequence[Part], hosts: Mapping[str, Host], *, emulated: bool) -> str:
+def choose_cores(parts: Sequence[Part], hosts: Mapping[str, Host], *, emulated: bool) -> str:
     """The cores of an attempt, `0-3,8`; empty: all, since it has no GPUs, asks for more, or it makes no difference."""
     found: set[int] = set()
     for part in parts:
@@ -27,12 +27,12 @@ def near(parts: Sequence[Part], hosts: Mapping[str, Host], *, emulated: bool) ->
         used = {host.readings[gpu].numa for gpu in part.gpus}
         if part.cpu_milli * count > host.node.cpu_milli * len(used):
             return ""
-        there = spread(tuple(sorted(os.sched_getaffinity(0))), count) if emulated else domains()
+        there = spread(tuple(sorted(os.sched_getaffinity(0))), count) if emulated else read_domains()
         own = [there.get(domain, frozenset()) for domain in sorted(used)]
         if not all(own):
             return ""
         found.update(*own)
-    return listed(found) if found < os.sched_getaffinity(0) else ""
+    return cores_text(found) if found < os.sched_getaffinity(0) else ""
 
 
 def spread(numbers: tuple[int, ...], count: int) -> dict[int, frozenset[int]]:
@@ -44,18 +44,18 @@ def spread(numbers: tuple[int, ...], count: int) -> dict[int, frozenset[int]]:
 
 
 @lru_cache(maxsize=1)
-def domains(folder: str = _NODES) -> dict[int, frozenset[int]]:
+def read_domains(folder: str = _NODES) -> dict[int, frozenset[int]]:
     """The cores of each NUMA domain of this machine that the yard may use."""
     found: dict[int, frozenset[int]] = {}
     with suppress(OSError):
         for name in sorted(os.listdir(folder)):
             if name.startswith("node") and name[4:].isdecimal():
                 with open(f"{folder}/{name}/cpulist", encoding="ascii") as file:
-                    found[int(name[4:])] = frozenset(cores(file.read()) & os.sched_getaffinity(0))
+                    found[int(name[4:])] = frozenset(parse_cores(file.read()) & os.sched_getaffinity(0))
     return found
 
 
-def listed(numbers: set[int]) -> str:
+def cores_text(numbers: set[int]) -> str:
     """Cores as the kernel writes them, `0-3,8`."""
     runs: list[list[int]] = []
     for number in sorted(numbers):

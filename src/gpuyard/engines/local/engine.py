@@ -33,16 +33,16 @@ from gpuyard.engines.contract import (
 )
 from gpuyard.engines.local import cores, forgetting, outputs, topology, translate
 from gpuyard.engines.local.attempt import cgroups, v1
-from gpuyard.engines.local.client import Data, Spawner, accepted
+from gpuyard.engines.local.client import Data, Spawner, is_accepted
 from gpuyard.engines.local.fencing import MEANS, Fencing, Groups, needed_by_all
 from gpuyard.engines.local.gpus import persistence, signals, stand_in
 from gpuyard.engines.local.gpus.mig import Cutter
 from gpuyard.engines.local.gpus.mig_emulated import EmulatedCutter
 from gpuyard.engines.local.gpus.mig_nvml import NvmlCutter
 from gpuyard.engines.local.gpus.mps import Mps, NoMps
-from gpuyard.engines.local.gpus.mps_faults import Faults, attempt_of
+from gpuyard.engines.local.gpus.mps_faults import Faults, find_attempt
 from gpuyard.engines.local.gpus.outsiders import Outsiders
-from gpuyard.engines.local.gpus.sharing import PreparedGpus, Sharing, held_by_all
+from gpuyard.engines.local.gpus.sharing import PreparedGpus, Sharing, list_held
 from gpuyard.engines.local.hosts import THIS_MACHINE, Host, PretendedNodes, ThisMachine, free_port, hostname
 from gpuyard.engines.local.images import Images
 from gpuyard.engines.local.outputs import Trimmer
@@ -51,14 +51,14 @@ from gpuyard.engines.local.watching import AttemptMonitor, Tracker
 from gpuyard.engines.machine import files, processes
 from gpuyard.engines.machine.backoff import NodeBackoff
 from gpuyard.engines.machine.keeper_link import KeeperLink
-from gpuyard.engines.machine.launches import UnixAccount, account_of, flaw_of_key
+from gpuyard.engines.machine.launches import UnixAccount, find_account, find_key_flaw
 from gpuyard.engines.machine.leftovers import Leftovers
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.engines.machine.readers import Readers
 from gpuyard.engines.node import files as node_files
 from gpuyard.engines.node.containers import image
 from gpuyard.engines.node.visits import frames
-from gpuyard.errors import words_of
+from gpuyard.errors import error_text
 from gpuyard.model import Capability, Outcome
 from gpuyard.model.mig import MigGeometry, Slice
 
@@ -121,7 +121,7 @@ class LocalEngine:
         if isinstance(nodes, PretendedNodes):
             os.makedirs(os.path.join(self._data.root, files.DOWN), exist_ok=True)
         slurm = yard is not None
-        self._commands, self._smi = stand_in.programs(self._data.root, slurm=slurm, gpus=self._emulated)
+        self._commands, self._smi = stand_in.put_programs(self._data.root, slurm=slurm, gpus=self._emulated)
         self._mutex = threading.Lock()
         self._groups = Groups(self._data.root, wanted=use_cgroups)
         self._notes = tuple(filter(None, [self._groups.note]))
@@ -272,9 +272,9 @@ class LocalEngine:
         told: list[GpuSignals] = []
         for name, host in self._hosts().items():
             if self._emulated:
-                told += signals.pretended(name, host.readings)
+                told += signals.pretend_signals(name, host.readings)
             else:
-                told += signals.read(name, host.readings, attempt_of)
+                told += signals.read(name, host.readings, find_attempt)
         return tuple(told)
 
     def topology(self) -> tuple[GpuPlace, ...]:
@@ -283,7 +283,7 @@ class LocalEngine:
         for name, host in self._hosts().items():
             emulated = self._emulated
             told += (
-                topology.pretended(host.node, host.readings)
+                topology.pretend_places(host.node, host.readings)
                 if emulated
                 else topology.read(name, host.readings)
             )
@@ -358,7 +358,7 @@ class LocalEngine:
                 self._groups.hold()
                 self._make_durable(folders)
             answers = self._spawner.spawn(list(dict.fromkeys(folders)))
-        self._claimed.update([key for key, word in answers.items() if accepted(word)])
+        self._claimed.update([key for key, word in answers.items() if is_accepted(word)])
         return [
             reply if reply is not None else self._reply(answers.get(launch.key))
             for launch, reply in zip(launches, replies, strict=True)
@@ -380,17 +380,17 @@ class LocalEngine:
 
     @staticmethod
     def _reply(word: str | None) -> Reply:
-        return _DONE if accepted(word) else Reply(Answer.UNSURE, word or "its supervisor did not answer")
+        return _DONE if is_accepted(word) else Reply(Answer.UNSURE, word or "its supervisor did not answer")
 
     def _write(self, launch: Launch) -> Reply | None:
         """Put the launch on disk; None: it is there and waits for a supervisor."""
         hosts = self._hosts()
-        if flaw := translate.flaw_of(launch, {name: len(host.readings) for name, host in hosts.items()}):
+        if flaw := translate.find_flaw(launch, {name: len(host.readings) for name, host in hosts.items()}):
             return Reply(Answer.REFUSED, flaw)
         if launch.recipe.containers and (flaw := self._images.flaw()):
             return Reply(Answer.REFUSED, flaw, image.NOT_RUN)
         recipe = launch.recipe
-        account = account_of(recipe.uid, recipe.gid, recipe.user)
+        account = find_account(recipe.uid, recipe.gid, recipe.user)
         if os.geteuid() not in (0, account.uid):
             return Reply(Answer.REFUSED, f"only a server of root can run jobs as {account.user}")
         if self._strict and account.uid == 0:
@@ -416,7 +416,7 @@ class LocalEngine:
             return Reply(Answer.REFUSED, str(error))
         except Transient as error:
             return Reply(Answer.UNSURE, str(error))
-        held = held_by_all(ready)
+        held = list_held(ready)
         with self._mutex:
             for gpu, uid in held.get("mps", ()):
                 if why := self._faults.held_back(launch.key, gpu, uid):
@@ -430,7 +430,7 @@ class LocalEngine:
         except Transient as error:
             return Reply(Answer.UNSURE, str(error))
         except OSError as error:
-            return Reply(Answer.UNSURE, f"the launch cannot be written: {words_of(error)}")
+            return Reply(Answer.UNSURE, f"the launch cannot be written: {error_text(error)}")
         return None
 
     def _plan(
@@ -464,7 +464,7 @@ class LocalEngine:
             drop=os.geteuid() == 0 and account.uid != 0,
             port=free_port() if sum([part.tasks for part in launch.parts]) > 1 else 0,
             lang=os.environ.get("LANG") or "C.UTF-8",
-            held=held_by_all(ready),
+            held=list_held(ready),
             commands=self._commands,
             emulated=self._smi,
             host=self._hostname,
@@ -475,7 +475,7 @@ class LocalEngine:
             plan["image"] = self._images.of(launch, account, hosts, ready, place)
         plan["fence"] = self._fencing.of(plan, launch, hosts, ready, folder)
         apart = any([hosts[part.node].node.numa_domains > 1 for part in launch.parts])
-        plan["cpus"] = cores.near(launch.parts, hosts, emulated=self._emulated) if apart else ""
+        plan["cpus"] = cores.choose_cores(launch.parts, hosts, emulated=self._emulated) if apart else ""
         self._groups.add_to(plan)
         return plan
 
@@ -486,7 +486,7 @@ class LocalEngine:
 
     def _stop(self, halt: StopRequest, why: str = "") -> Reply:
         folder = self._data.attempt(halt.key)
-        if flaw_of_key(halt.key) or os.path.exists(os.path.join(folder, files.END)):
+        if find_key_flaw(halt.key) or os.path.exists(os.path.join(folder, files.END)):
             return _DONE
         if not os.path.exists(os.path.join(folder, files.LAUNCH)):
             return self._bar(halt.key)
@@ -502,11 +502,11 @@ class LocalEngine:
             claim = os.path.join(folder, files.CLAIM)
             claimed = {"pid": 0, "ticks": 0, "boot": self._boot, "claimed_ms": self._now_ms()}
             if not os.path.exists(claim) and files.create(claim, claimed, durable=True):
-                end = translate.unborn_end(halt.outcome.value, self._now_ms())
+                end = translate.make_unborn_end(halt.outcome.value, self._now_ms())
                 files.create(os.path.join(folder, files.END), end, durable=True)
                 return _DONE
         except OSError as error:
-            return Reply(Answer.UNSURE, f"the stop cannot be written: {words_of(error)}")
+            return Reply(Answer.UNSURE, f"the stop cannot be written: {error_text(error)}")
         self._monitor.tell(halt.key)
         return _DONE
 
@@ -516,7 +516,7 @@ class LocalEngine:
             os.makedirs(self._data.kept(key), mode=0o711, exist_ok=True)
             files.sync(os.path.join(self._data.root, files.KEPT))
         except OSError as error:
-            return Reply(Answer.UNSURE, f"the stop cannot be written: {words_of(error)}")
+            return Reply(Answer.UNSURE, f"the stop cannot be written: {error_text(error)}")
         return Reply(Answer.BARRED)
 
     def suspend(self, epoch: int, keys: Sequence[str]) -> list[Reply]:
@@ -576,7 +576,7 @@ class LocalEngine:
         self._claimed.difference_update(keys)
         with self._data.acting(epoch):
             for key in keys:
-                if flaw_of_key(key) or self.status([key])[0].phase is not Phase.ENDED:
+                if find_key_flaw(key) or self.status([key])[0].phase is not Phase.ENDED:
                     continue
                 folder = self._data.attempt(key)
                 try:
@@ -586,25 +586,27 @@ class LocalEngine:
                     os.rename(folder, self._data.kept(key))
                 except OSError as error:
                     # Its end is known, and others go on; the next recount finds it again.
-                    _log.warning("attempt %s cannot be forgotten: %s", key, words_of(error))
+                    _log.warning("attempt %s cannot be forgotten: %s", key, error_text(error))
                     continue
                 with self._mutex:
                     self._monitor.drop(key)
 
     def usage(self, key: str) -> Usage:
         """What the supervisor wrote at the end; before that, what the attempt's group has counted."""
-        if flaw_of_key(key):
+        if find_key_flaw(key):
             return Usage()
         for folder in (self._data.attempt(key), self._data.kept(key)):
             end = files.read(os.path.join(folder, files.END))
             if end is not None:
-                return translate.usage_of(end.get("usage"), end.get("image"), end["started_ms"])
+                return translate.read_usage(end.get("usage"), end.get("image"), end["started_ms"])
         folder = self._data.attempt(key)
         plan = files.read(os.path.join(folder, files.LAUNCH)) or {}
         news = files.read(os.path.join(folder, files.RUNNING)) or {}
         counted = cgroups.Cgroup(plan["cgroup"]).usage() if plan.get("cgroup") else {}
-        facts = image.facts_of(os.path.join(folder, files.IMAGE), (news.get("pids") or [0])[0])
-        return translate.usage_of(counted | v1.usage(plan.get("v1") or {}), facts, news.get("started_ms", 0))
+        facts = image.read_facts(os.path.join(folder, files.IMAGE), (news.get("pids") or [0])[0])
+        return translate.read_usage(
+            counted | v1.read_usage(plan.get("v1") or {}), facts, news.get("started_ms", 0)
+        )
 
     def log(self, key: str, stream: str, cursor: str, limit: int) -> LogPiece:
         """Part of an attempt's output; empty at the end, and for an unknown attempt."""
@@ -613,7 +615,7 @@ class LocalEngine:
     def terminal(self, key: str, *, own: bool) -> KeeperLink | None:
         """A link to the keeper of an attempt's terminals; an attempt without one gets one now."""
         folder = self._data.attempt(key)
-        plan = None if flaw_of_key(key) else files.read(os.path.join(folder, files.LAUNCH))
+        plan = None if find_key_flaw(key) else files.read(os.path.join(folder, files.LAUNCH))
         if plan is None or self.status([key])[0].phase not in (
             Phase.RUNNING,
             Phase.SUSPENDED,
@@ -622,9 +624,9 @@ class LocalEngine:
             return None
         if own and not plan.get("terminal"):
             raise Permanent("it was started without a terminal")
-        found = frames.reach(folder)
+        found = frames.reach_keeper(folder)
         if found is None and not own:
-            if why := node_files.trouble(folder):
+            if why := node_files.find_trouble(folder):
                 raise Permanent(f"nobody can be let in: {why}")
             if not node_files.touch(os.path.join(folder, node_files.WISH)):
                 raise Permanent(f"nobody can be let in: {folder} cannot be written to; is its disk full?")

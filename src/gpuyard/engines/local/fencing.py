@@ -30,7 +30,7 @@ class Groups:
 
     def __init__(self, root: str, *, wanted: bool) -> None:
         self._name = f"gpuyard-{hashlib.sha256(root.encode()).hexdigest()[:12]}"
-        self.base, self.v2, why = cgroups.found(self._name, wanted=wanted)
+        self.base, self.v2, why = cgroups.find_group(self._name, wanted=wanted)
         """The group of v2 (empty: none), and the controllers in it."""
         self._held = -1
         if self.base:
@@ -40,7 +40,7 @@ class Groups:
         """The groups of v1, by controller."""
         if wanted:
             lacking = [name for name in v1.CONTROLLERS if name not in self.v2]
-            self.v1 = v1.bases(self._name, lacking=lacking, root=os.geteuid() == 0)
+            self.v1 = v1.find_bases(self._name, lacking=lacking, root=os.geteuid() == 0)
         lack = " and ".join(sorted(cgroups.CONTROLLERS - self.controllers))
         self.limits = not lack
         """Whether limits on memory and cores can be set."""
@@ -59,7 +59,7 @@ class Groups:
 
     def of(self, key: str) -> str:
         """The group of v2 of an attempt; empty: none."""
-        return cgroups.unused(os.path.join(self.base, key)) if self.base else ""
+        return cgroups.make_unused(os.path.join(self.base, key)) if self.base else ""
 
     def add_to(self, plan: dict[str, Any]) -> None:
         """Name the groups of v1 that a plan makes use of."""
@@ -67,7 +67,9 @@ class Groups:
         wanted["devices"] = (plan.get("fence") or {}).get("devices") == "v1"
         plan["bound"] = bool(plan.get("cpus")) and "cpuset" in self.v2
         bases = {name: base for name, base in self.v1.items() if wanted[name]}
-        plan["v1"] = {name: cgroups.unused(os.path.join(base, plan["key"])) for name, base in bases.items()}
+        plan["v1"] = {
+            name: cgroups.make_unused(os.path.join(base, plan["key"])) for name, base in bases.items()
+        }
 
     def tidy(self, lives: Callable[[str], bool]) -> None:
         """Remove what attempts have left that do not live any more."""
@@ -82,10 +84,10 @@ class Groups:
 
     def let_go(self) -> None:
         """Only an empty group can be removed, so one with jobs in it stays."""
-        v1.let_go(self.v1)
+        v1.give_up_groups(self.v1)
         if self.base:
             with suppress(OSError):
-                cgroups.let_go(self.base, self._held)
+                cgroups.give_up_group(self.base, self._held)
 
 
 MASK = "masked"
@@ -132,12 +134,12 @@ class Fencing:
         self._yard = yard or root
         self._emulated = emulated
         self._privileged = os.geteuid() == 0
-        self.flaw = fence.flaw(not self._privileged) if VIEW in means else "fences are switched off"
+        self.flaw = fence.find_flaw(not self._privileged) if VIEW in means else "fences are switched off"
         """Why no view of the file system can be made for a job; empty: it can."""
         self.blind = self.flaw or fence.hides_processes()
         """Why processes of others cannot be hidden; empty: they can."""
         self._code = code if self._privileged and not self.flaw else ()
-        if self._code and (why := fence.unshown(self._code)):
+        if self._code and (why := fence.find_view_flaw(self._code)):
             raise Permanent(
                 f"the yard's code lies in {self._code[0]}, where every job has files of its own,"
                 f" and cannot be shown there ({why}); install it elsewhere: {place()}"
@@ -213,7 +215,7 @@ class Fencing:
             self._make_devices(slices, MAJOR_SLICE)
             found["only"] = {self._devices: sorted({*uuids, *slices})}
         elif all([each.minor >= 0 for each in readings]):
-            caps = nvml.capabilities(slices) if slices else ()
+            caps = nvml.find_capabilities(slices) if slices else ()
             found |= {"gpus": sorted({f"nvidia{each.minor}" for each in readings}), "mask": self._mask}
             found["only"] = {fence.CAPS: [f"nvidia-cap{minor}" for minor in caps]}
         if plan["drop"] and not self.flaw:
@@ -230,14 +232,14 @@ class Fencing:
         needed += (plan.get("image") or {}).get("bound", ())
         # Programs that share a GPU through MPS speak to its server through files there.
         # A yard's own folder there would be out of sight.
-        shm = not daemons and not fence.in_shared(folder)
+        shm = not daemons and not fence.is_shared(folder)
         return {
             "tmp": os.path.join(folder, PRIVATE),
             # Only what the job names itself: it has to be there, and its output must not go when the job ends.
-            "keep": sorted({path for path in needed if fence.in_temporary(path)}),
-            "touch": sorted({path for path in outputs if fence.in_temporary(path)}),
+            "keep": sorted({path for path in needed if fence.is_temporary(path)}),
+            "touch": sorted({path for path in outputs if fence.is_temporary(path)}),
             # What the yard runs inside the job is the yard's, whatever the job has put in its place.
-            "code": [path for path in self._code if shm or not fence.in_shared(path)],
+            "code": [path for path in self._code if shm or not fence.is_shared(path)],
             "shm": shm,
             "proc": not self.blind,
         }

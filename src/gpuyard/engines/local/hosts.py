@@ -20,7 +20,7 @@ from gpuyard.engines.machine import nvml
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.model import CATALOGUE, Node
 from gpuyard.model.mig import MIG_MODELS, MigGeometry
-from gpuyard.model.stand_in import STAND_IN_CLUSTERS, STAND_IN_GPUS, STAND_IN_MODEL, clusters_line
+from gpuyard.model.stand_in import STAND_IN_CLUSTERS, STAND_IN_GPUS, STAND_IN_MODEL, clusters_text
 from gpuyard.model.units import MILLI
 from gpuyard.quantities import memory_gib
 
@@ -167,8 +167,8 @@ class ThisMachine:
         """The node as it is found now."""
         name = self.name or self.reader.name()
         gpus = self.reader.gpus(self.emulate, name)
-        readings = [gpus[place] for place in translate.alike(gpus)]
-        found = translate.node_of(self.reader.machine(name), readings, self.cluster, self.pool)
+        readings = [gpus[place] for place in translate.find_alike(gpus)]
+        found = translate.make_node(self.reader.machine(name), readings, self.cluster, self.pool)
         found = replace(found, features=self.features)
         if (said := self.described) is not None:
             found = replace(
@@ -205,7 +205,7 @@ class ThisMachine:
         if said is not None:
             pool = {"nodes": 1, "gpus": f"{said.gpus} x {said.gpu_model}", "emulate": True}
             cluster = {"engine": "local", "pools": {said.pool: pool}}
-        return f"`{clusters_line({self.cluster: cluster})}` in yard.yaml"
+        return f"`{clusters_text({self.cluster: cluster})}` in yard.yaml"
 
 
 THIS_MACHINE = ThisMachine()

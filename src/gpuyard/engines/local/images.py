@@ -16,7 +16,7 @@ from gpuyard.engines.local.gpus.sharing import PreparedGpus
 from gpuyard.engines.local.hosts import Host
 from gpuyard.engines.local.translate import LocalContext
 from gpuyard.engines.machine.files import IMAGE
-from gpuyard.engines.machine.launches import UnixAccount, containers_of
+from gpuyard.engines.machine.launches import UnixAccount, plain_containers
 from gpuyard.engines.machine.leftovers import discard
 from gpuyard.engines.node.containers import image, podman
 
@@ -34,7 +34,7 @@ class Images:
 
     def __init__(self, root: str, *, emulated: bool) -> None:
         self._root = root
-        self.missing = podman.missing(podman.hybrid())
+        self.missing = podman.find_missing(podman.hybrid())
         """Programs that are not installed, without which no image runs."""
         self._devices = Devices(root, emulated=emulated)
 
@@ -74,7 +74,7 @@ class Images:
             "folder": os.path.join(folder, IMAGE),
             "short": podman.short_folder(folder),
             "store": store,
-            "containers": containers_of(recipe),
+            "containers": plain_containers(recipe),
             "volumes": volumes,
             # What has to be seen of the node, though a fence hides the rest.
             "bound": [account.home, store, *[path for path in sources if path.startswith("/")]],

@@ -33,7 +33,7 @@ class LocalKeys(YamlMapping):
     )
 
 
-def settled(keys: LocalKeys, _has_pools: bool) -> LocalSettings:
+def settle_keys(keys: LocalKeys, _has_pools: bool) -> LocalSettings:
     """The values."""
     return LocalSettings(
         keys.log_limit or LOG_LIMIT_MIB, keys.card_settings == "leave", Fence(keys.fence or Fence.AUTO)

@@ -18,9 +18,9 @@ from gpuyard.engines.contract import LogPiece
 from gpuyard.engines.local.client import Data
 from gpuyard.engines.machine import files
 from gpuyard.engines.machine.files import read_own
-from gpuyard.engines.machine.launches import flaw_of_key
+from gpuyard.engines.machine.launches import find_key_flaw
 from gpuyard.engines.machine.readers import Readers
-from gpuyard.errors import words_of
+from gpuyard.errors import error_text
 
 NOTE = "cut.json"
 _HEAD_PART, _TAIL_PART = 8, 2
@@ -85,7 +85,7 @@ class Trimmer:
                 # Nothing is gone, so nothing is left out.
                 with suppress(FileNotFoundError):
                     os.unlink(os.path.join(folder, NOTE))
-            _log.warning("the log in %s is over its limit and cannot be cut: %s", folder, words_of(error))
+            _log.warning("the log in %s is over its limit and cannot be cut: %s", folder, error_text(error))
         finally:
             os.close(fd)
 
@@ -121,7 +121,7 @@ def _line_after(fd: int, offset: int) -> int:
 
 def read(data: Data, readers: Readers, key: str, stream: str, offset: int, limit: int) -> LogPiece:
     """Part of a stream; empty at the end, and for an attempt that is not known. Its cursors are offsets."""
-    if flaw_of_key(key) or stream not in files.STREAMS or limit <= 0:
+    if find_key_flaw(key) or stream not in files.STREAMS or limit <= 0:
         return LogPiece(b"", str(offset))
     for folder, plan in _places(data, key):
         if named := plan[stream]:

@@ -20,7 +20,7 @@ class OwnCode:
 
     def hidden(self) -> tuple[str, ...]:
         """Those of its folders in whose place a job sees files of its own, unless it is shown them."""
-        found = [path for path in self.folders if fence.in_temporary(path) or fence.in_shared(path)]
+        found = [path for path in self.folders if fence.is_temporary(path) or fence.is_shared(path)]
         return tuple([path for path in found if not any([path.startswith(f"{each}/") for each in found])])
 
 

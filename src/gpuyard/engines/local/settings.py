@@ -29,7 +29,7 @@ class LocalSettings:
     """What keeps jobs to what they were given."""
 
 
-def lacks(settings: LocalSettings | None) -> frozenset[Capability]:
+def find_lacking(settings: LocalSettings | None) -> frozenset[Capability]:
     """What this machine can never do with such settings: a strict fence refuses shares, which nothing enforces."""
     strict = settings is not None and settings.fence is Fence.STRICT
     return frozenset({Capability.SHARES}) if strict else frozenset()

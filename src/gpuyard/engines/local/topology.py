@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 from gpuyard.engines.contract import GpuPlace, Transient
-from gpuyard.engines.local.cores import domains, listed, spread
+from gpuyard.engines.local.cores import cores_text, read_domains, spread
 from gpuyard.engines.machine.nvml import GpuReading
 from gpuyard.model import Node
 
@@ -18,7 +18,7 @@ _LINKS_MAX = 18
 def read(
     node: str,
     readings: Sequence[GpuReading],
-    domains: Callable[[], Mapping[int, Collection[int]]] = domains,
+    domains: Callable[[], Mapping[int, Collection[int]]] = read_domains,
 ) -> tuple[GpuPlace, ...]:
     """The GPUs of this machine. What the driver leaves out is not known. `domains`: the cores of each NUMA node."""
     import pynvml  # type: ignore[import-untyped]  # noqa: PLC0415  # only where there are GPUs
@@ -41,7 +41,7 @@ def read(
                     tuple([_way(pynvml, readings, handles, gpu, other) for other in range(len(handles))]),
                     _pcie(pynvml, handles[gpu]),
                     reading.numa,
-                    listed(set(near.get(reading.numa, ()))),
+                    cores_text(set(near.get(reading.numa, ()))),
                 )
                 for gpu, reading in enumerate(readings)
             ]
@@ -51,7 +51,7 @@ def read(
             pynvml.nvmlShutdown()
 
 
-def pretended(node: Node, readings: Sequence[GpuReading]) -> tuple[GpuPlace, ...]:
+def pretend_places(node: Node, readings: Sequence[GpuReading]) -> tuple[GpuPlace, ...]:
     """Emulated GPUs: NVLink groups and NUMA domains split them evenly, in order."""
     near = spread(tuple(range(node.cpu_milli // 1000)), node.numa_domains)
 
@@ -71,7 +71,7 @@ def pretended(node: Node, readings: Sequence[GpuReading]) -> tuple[GpuPlace, ...
                 reading.memory_mib,
                 tuple([way(gpu, other) for other in range(len(readings))]),
                 numa=reading.numa,
-                cores=listed(set(near.get(reading.numa, ()))),
+                cores=cores_text(set(near.get(reading.numa, ()))),
                 emulated=True,
             )
             for gpu, reading in enumerate(readings)

@@ -7,12 +7,18 @@ from typing import Any
 
 from gpuyard.engines.contract import AttemptReport, Launch, Part, Phase, Usage
 from gpuyard.engines.local.attempt.room import SCRATCH
-from gpuyard.engines.machine.launches import CHECKPOINT, UnixAccount, flaw_of_key, flaw_of_recipe, image_use
+from gpuyard.engines.machine.launches import (
+    CHECKPOINT,
+    UnixAccount,
+    find_key_flaw,
+    flaw_of_recipe,
+    read_image_use,
+)
 from gpuyard.engines.machine.nvml import GpuReading
-from gpuyard.engines.name_lists import counted, folded
+from gpuyard.engines.name_lists import fold_counts, fold_names
 from gpuyard.engines.patterns import appends, expand
 from gpuyard.model import Node, Outcome
-from gpuyard.model.gpu_names import model_measured
+from gpuyard.model.gpu_names import recognise_model
 from gpuyard.model.units import MILLI
 
 FOLDER_VARIABLE = "YARD_ATTEMPT_DIR"
@@ -76,9 +82,9 @@ class LocalContext:
     """The yard's own folder, so that `yard` commands of the job find it; empty: they look where everyone does."""
 
 
-def flaw_of(launch: Launch, gpus_of: Mapping[str, int]) -> str:
+def find_flaw(launch: Launch, gpus_of: Mapping[str, int]) -> str:
     """Why this launch can never run on these nodes with their numbers of GPUs; empty: it can."""
-    if flaw := flaw_of_key(launch.key):
+    if flaw := find_key_flaw(launch.key):
         return flaw
     return _flaw_of_parts(launch.parts, gpus_of) or flaw_of_recipe(launch)
 
@@ -280,7 +286,7 @@ def _emulated(part: Part, seat: Seat) -> dict[str, str]:
     return {EMULATED_GPUS: ",".join(cards)}
 
 
-def report_of_end(key: str, end: dict[str, Any]) -> AttemptReport:
+def read_end(key: str, end: dict[str, Any]) -> AttemptReport:
     """An end file as a report."""
     return AttemptReport(
         key=key,
@@ -296,15 +302,15 @@ def report_of_end(key: str, end: dict[str, Any]) -> AttemptReport:
     )
 
 
-def usage_of(found: object, facts: dict[str, Any] | None = None, started_ms: int = 0) -> Usage:
+def read_usage(found: object, facts: dict[str, Any] | None = None, started_ms: int = 0) -> Usage:
     """CPU time and memory as written at the end; an earlier release, or a lost supervisor, wrote none."""
     known = found if isinstance(found, dict) else {}
     names = ("cpu_ms", "memory_mib", "process_mib")
     figures = [value if isinstance(value := known.get(name), int) else None for name in names]
-    return Usage(figures[0], figures[1], figures[2], image_use(facts, started_ms) if facts else None)
+    return Usage(figures[0], figures[1], figures[2], read_image_use(facts, started_ms) if facts else None)
 
 
-def lost_end(running: dict[str, Any] | None, claimed_ms: int, now_ms: int, why: str) -> dict[str, Any]:
+def make_lost_end(running: dict[str, Any] | None, claimed_ms: int, now_ms: int, why: str) -> dict[str, Any]:
     """The end of an attempt that has no supervisor left to write it; it ended by `now_ms`."""
     started_ms = running["started_ms"] if running else claimed_ms
     return {
@@ -317,7 +323,7 @@ def lost_end(running: dict[str, Any] | None, claimed_ms: int, now_ms: int, why: 
     }
 
 
-def unborn_end(outcome: str, now_ms: int) -> dict[str, Any]:
+def make_unborn_end(outcome: str, now_ms: int) -> dict[str, Any]:
     """The end of an attempt that was stopped before it ran."""
     return {
         "outcome": outcome,
@@ -338,9 +344,9 @@ class MachineReading:
     memory_mib: int
 
 
-def alike(readings: Sequence[GpuReading]) -> list[int]:
+def find_alike(readings: Sequence[GpuReading]) -> list[int]:
     """The GPUs that a node can be made of, by their place in the list: those of the most common model."""
-    models = [model_measured(each.name, each.memory_mib) for each in readings]
+    models = [recognise_model(each.name, each.memory_mib) for each in readings]
     if not models:
         return []
     # 1. most GPUs; 2. the name.
@@ -348,13 +354,13 @@ def alike(readings: Sequence[GpuReading]) -> list[int]:
     return [place for place, model in enumerate(models) if model == best]
 
 
-def node_of(machine: MachineReading, readings: Sequence[GpuReading], cluster: str, pool: str) -> Node:
+def make_node(machine: MachineReading, readings: Sequence[GpuReading], cluster: str, pool: str) -> Node:
     """The machine as a node. `readings` are alike."""
     return Node(
         name=machine.name,
         cluster=cluster,
         pool=pool,
-        gpu_model=model_measured(readings[0].name, readings[0].memory_mib) if readings else "",
+        gpu_model=recognise_model(readings[0].name, readings[0].memory_mib) if readings else "",
         gpus=len(readings),
         cpu_milli=machine.cpu_milli,
         memory_mib=machine.memory_mib,
@@ -418,7 +424,7 @@ def _slurm_of_job(launch: Launch, uid: int, gid: int, user: str) -> dict[str, st
     recipe, parts = launch.recipe, launch.parts
     shares = _ranks_of(launch)
     ranks = sum(shares)
-    nodes = folded([part.node for part in parts])
+    nodes = fold_names([part.node for part in parts])
     found = {
         "SLURM_JOB_ID": str(launch.job_id),
         "SLURM_JOBID": str(launch.job_id),
@@ -433,8 +439,8 @@ def _slurm_of_job(launch: Launch, uid: int, gid: int, user: str) -> dict[str, st
         "SLURM_JOB_NUM_NODES": str(len(parts)),
         "SLURM_JOB_NODELIST": nodes,
         "SLURM_NODELIST": nodes,
-        "SLURM_TASKS_PER_NODE": counted(shares),
-        "SLURM_JOB_CPUS_PER_NODE": counted([_cores(part.cpu_milli) for part in parts]),
+        "SLURM_TASKS_PER_NODE": fold_counts(shares),
+        "SLURM_JOB_CPUS_PER_NODE": fold_counts([_cores(part.cpu_milli) for part in parts]),
         "SLURM_CPUS_PER_TASK": str(max(1, sum([part.cpu_milli for part in parts]) // ranks // 1000)),
         "SLURM_GPUS": str(sum([len(part.gpus) for part in parts])),
         "SLURM_RESTART_COUNT": str(launch.restarts),

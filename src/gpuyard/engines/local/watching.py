@@ -21,7 +21,7 @@ from gpuyard.engines.local.attempt.supervisor import NO_ROOM, UNLIMITED
 from gpuyard.engines.local.client import Data
 from gpuyard.engines.machine import files, peeking, processes
 from gpuyard.engines.machine.backoff import NodeBackoff
-from gpuyard.engines.machine.launches import flaw_of_key
+from gpuyard.engines.machine.launches import find_key_flaw
 from gpuyard.engines.machine.processes import Identity
 from gpuyard.engines.node import files as node_files
 from gpuyard.engines.node.attempt.fence import UNFENCED, UNSHOWN
@@ -93,7 +93,7 @@ class AttemptMonitor:
         if report := self._ended.get(key):
             return report
         folder = self._data.attempt(key)
-        mark = (0, 0) if flaw_of_key(key) else node_files.mark(f"{folder}/.")
+        mark = (0, 0) if find_key_flaw(key) else node_files.read_mark(f"{folder}/.")
         if mark == (0, 0):
             return AttemptReport(key, Phase.UNKNOWN)
         seen = self._seen.get(key)
@@ -111,7 +111,7 @@ class AttemptMonitor:
         seen = seen or self._read_claim(key, folder)
         if seen is None:
             return self._unclaimed(key, folder)
-        if not processes.lives(seen.identity, self._boot):
+        if not processes.is_alive(seen.identity, self._boot):
             return self._lost(key, folder, seen)
         report = self._alive(key, folder, seen)
         if report.phase is Phase.RUNNING:
@@ -140,7 +140,7 @@ class AttemptMonitor:
             if os.path.exists(os.path.join(folder, files.END)):
                 continue
             claim = files.read(os.path.join(folder, files.CLAIM))
-            if claim and processes.lives(_identity(claim), self._boot):
+            if claim and processes.is_alive(_identity(claim), self._boot):
                 found.add(claim["pid"])
         return found
 
@@ -165,7 +165,7 @@ class AttemptMonitor:
                 files.replace(path, judged, durable=True)
             end = judged
         self._seen.pop(key, None)
-        report = self._ended[key] = translate.report_of_end(key, end)
+        report = self._ended[key] = translate.read_end(key, end)
         if end["outcome"] != Outcome.NODE_FAIL.value:
             self._ran(folder, report)
         return report
@@ -218,10 +218,10 @@ class AttemptMonitor:
     def _unborn(self, key: str, folder: str) -> AttemptReport:
         """A stop has claimed it, so that it never runs, and there was no room on disk for the end that goes with it."""
         halt = files.read_small(os.path.join(folder, files.HALT)) or {}
-        end = translate.unborn_end(halt.get("outcome", Outcome.NODE_FAIL.value), self._now_ms())
+        end = translate.make_unborn_end(halt.get("outcome", Outcome.NODE_FAIL.value), self._now_ms())
         with suppress(OSError):
             files.create(os.path.join(folder, files.END), end, durable=True)
-        return self._read_end(key, folder) or translate.report_of_end(key, end)
+        return self._read_end(key, folder) or translate.read_end(key, end)
 
     def _latest_end_ms(self, folder: str, news: dict[str, Any] | None, claimed_ms: int) -> int:
         """By when an attempt was over that ended with an earlier boot: it ran no longer than that and its time limit.
@@ -262,13 +262,13 @@ class AttemptMonitor:
 
         That time may lie ahead of a clock that was set back meanwhile, and the attempt ran until then all the same.
         """
-        end = translate.lost_end(news, claimed_ms, by_ms or self._now_ms(), why)
+        end = translate.make_lost_end(news, claimed_ms, by_ms or self._now_ms(), why)
         if why == _LOST_SUPERVISOR:
             end = self._enough(key, end, why)
         with suppress(OSError):
             files.create(os.path.join(folder, files.END), end, durable=True)
         # Read back, since another process may have written it first; on a full disk it is written another time.
-        return self._read_end(key, folder) or translate.report_of_end(key, end)
+        return self._read_end(key, folder) or translate.read_end(key, end)
 
     def clear(self, key: str) -> bool:
         """Kill what is left of an attempt without supervisor; whether nothing is."""
@@ -279,7 +279,8 @@ class AttemptMonitor:
         seen_none = 0
         while True:
             left = signal_seen(
-                lambda: processes.carrying(translate.FOLDER_VARIABLE, self._data.attempt(key)), signal.SIGKILL
+                lambda: processes.find_carrying(translate.FOLDER_VARIABLE, self._data.attempt(key)),
+                signal.SIGKILL,
             )
             if group is not None:
                 with suppress(OSError):
@@ -302,13 +303,13 @@ class AttemptMonitor:
             phase = Phase.STOPPING
         saved_ms = self._data.inside.time_ms(seen.checkpoint, seen.job_id)
         # Outside the folder a process of the supervisor looks: a path of a job may hang the process that touches it.
-        checkpoint_ms = peeking.saved_ms(folder) if saved_ms is None else saved_ms
+        checkpoint_ms = peeking.read_saved_ms(folder) if saved_ms is None else saved_ms
         started_ms, now_ms = news["started_ms"] if news else 0, self._now_ms()
         if news and "began_ms" in news:
             if checkpoint_ms != seen.saved[0]:
                 # Once, when it is new: the clock may be set again while the file stays as it is.
                 start, before_ms = (started_ms, news["began_ms"]), news["before_ms"]
-                at_ms = peeking.by_start(checkpoint_ms, start, before_ms, (now_ms, steady_ms()))
+                at_ms = peeking.date_by_start(checkpoint_ms, start, before_ms, (now_ms, steady_ms()))
                 seen.saved = (checkpoint_ms, at_ms)
             checkpoint_ms = seen.saved[1]
         else:
@@ -320,7 +321,7 @@ class AttemptMonitor:
     @staticmethod
     def _news(folder: str, seen: _Seen) -> dict[str, Any] | None:
         path = f"{folder}/{files.RUNNING}"
-        mark = node_files.mark(path)
+        mark = node_files.read_mark(path)
         if mark == (0, 0):
             return None
         if mark != seen.mark:

@@ -10,7 +10,7 @@ from gpuyard.engines.contract import Stale, Transient
 from gpuyard.engines.machine.files import EPOCH as _EPOCH
 from gpuyard.engines.machine.files import LOCK as _LOCK
 from gpuyard.engines.machine.files import read_small, replace_small, sync
-from gpuyard.errors import words_of
+from gpuyard.errors import error_text
 
 _LOCK_S_MAX = 5.0
 _PAUSE_S = 0.005
@@ -35,13 +35,13 @@ class OneLeader:
         try:
             fd = os.open(os.path.join(self.root, _LOCK), os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
-            raise Transient(f"{self.root} cannot be written: {words_of(error)}") from error
+            raise Transient(f"{self.root} cannot be written: {error_text(error)}") from error
         try:
             self._lock(fd)
             yield
         except OSError as error:
             # A full or broken disk in the middle of a call: the caller has to look again.
-            raise Transient(f"{self.root} cannot be written: {words_of(error)}") from error
+            raise Transient(f"{self.root} cannot be written: {error_text(error)}") from error
         finally:
             os.close(fd)
 
@@ -68,4 +68,4 @@ class OneLeader:
                 replace_small(path, {"epoch": epoch}, durable=True)
                 sync(self.root)
             except OSError as error:
-                raise Transient(f"the epoch cannot be kept: {words_of(error)}") from error
+                raise Transient(f"the epoch cannot be kept: {error_text(error)}") from error

@@ -33,7 +33,7 @@ class KeeperLink:
         """Pass it on, at the pace of the keeper."""
         with suppress(OSError):
             _reader, writer = await self._open()
-            writer.write(frames.frame(kind, content))
+            writer.write(frames.make_frame(kind, content))
             await writer.drain()
 
     async def receive(self) -> LinkFrame:

@@ -20,7 +20,7 @@ class UnixAccount:
     shell: str
 
 
-def account_of(uid: int, gid: int, user: str) -> UnixAccount:
+def find_account(uid: int, gid: int, user: str) -> UnixAccount:
     """The user a job runs as. A uid without a name on this machine has no home."""
     if uid == 0 and not user:
         uid, gid = os.geteuid(), os.getegid()
@@ -47,12 +47,12 @@ _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,199}")
 _SIGNALS_MAX = 64
 
 
-def flaw_of_key(key: str) -> str:
+def find_key_flaw(key: str) -> str:
     """What is wrong with a key; empty: nothing. A key becomes the name of a folder."""
     return "" if _KEY.fullmatch(key) else f"{key[:50]!r} is not a key: letters, digits and dashes"
 
 
-def image_use(facts: dict[str, Any], started_ms: int) -> ImageUse:
+def read_image_use(facts: dict[str, Any], started_ms: int) -> ImageUse:
     """What a task has noted of its containers, with times since the start of the attempt."""
     start, line = (
         max(0, facts[name] - started_ms) if name in facts else None for name in ("start_ms", "line_ms")
@@ -60,7 +60,7 @@ def image_use(facts: dict[str, Any], started_ms: int) -> ImageUse:
     return ImageUse(facts.get("image", ""), facts.get("digest", ""), facts.get("pull_ms"), start, line)
 
 
-def containers_of(recipe: Recipe) -> list[dict[str, Any]]:
+def plain_containers(recipe: Recipe) -> list[dict[str, Any]]:
     """The containers of a recipe, as the nodes read them (`engines/node/containers/image.py`)."""
     return [
         {

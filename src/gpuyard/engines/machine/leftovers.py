@@ -15,7 +15,7 @@ from contextlib import suppress
 from gpuyard.engines.contract import Leftover
 from gpuyard.engines.machine import files
 from gpuyard.engines.machine.peeking import Inside
-from gpuyard.errors import words_of
+from gpuyard.errors import error_text
 
 REMOVED = "removed"
 """Folders that are being removed."""
@@ -68,7 +68,7 @@ class Leftovers:
                 continue
             except OSError as error:
                 # Something is mounted there.
-                _log.warning("%s cannot be removed: %s", path, words_of(error))
+                _log.warning("%s cannot be removed: %s", path, error_text(error))
         self._with_each([os.path.join(out, name) for name in sorted(os.listdir(out))], _remove)
         for name in os.listdir(out):
             if (path := os.path.join(out, name)) not in self._stuck:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuyard.engines.contract import Transient
-from gpuyard.errors import words_of
+from gpuyard.errors import error_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ MINORS = "/proc/driver/nvidia-caps/mig-minors"
 """Which device of /dev/nvidia-caps opens which slice: lines like `gpu0/gi5/ci0/access 49`."""
 
 
-def capabilities(slices: Sequence[str]) -> tuple[int, ...]:
+def find_capabilities(slices: Sequence[str]) -> tuple[int, ...]:
     """Numbers of the devices in /dev/nvidia-caps that open these MIG devices, by their UUIDs."""
     import pynvml  # noqa: PLC0415
 
@@ -109,7 +109,7 @@ def minors_of(names: Sequence[str], table: str = MINORS) -> tuple[int, ...]:
         with open(table, encoding="ascii") as file:
             known = dict([line.split() for line in file if len(line.split()) == 2])
     except OSError as error:
-        raise Transient(f"the capabilities of slices cannot be read: {words_of(error)}") from error
+        raise Transient(f"the capabilities of slices cannot be read: {error_text(error)}") from error
     if missing := [name for name in names if name not in known]:
         raise Transient(f"{table} has no {missing[0]}")
     return tuple(sorted([int(known[name]) for name in names]))

@@ -87,7 +87,7 @@ class Inside:
             self._top = -1
 
 
-def by_start(saved_ms: int, start: tuple[int, int], before_ms: int, now: tuple[int, int]) -> int:
+def date_by_start(saved_ms: int, start: tuple[int, int], before_ms: int, now: tuple[int, int]) -> int:
     """When an attempt saved its work, by the clock of people as that went at its start; 0: it has not.
 
     The time of a file is by the clock as it was then, which may have been set since. `start`, `now`: the time of that
@@ -106,7 +106,7 @@ def by_start(saved_ms: int, start: tuple[int, int], before_ms: int, now: tuple[i
 
 
 def look_outside(path: str, become: Callable[[], None], folder: str = ".") -> int:
-    """Start a process that looks at a path of the job; gives its pid. See `saved_ms` once it has ended."""
+    """Start a process that looks at a path of the job; gives its pid. See `read_saved_ms` once it has ended."""
     found = os.open(f"{folder}/{SAVED}", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     pid = os.fork()
     if pid == 0:
@@ -121,7 +121,7 @@ def look_outside(path: str, become: Callable[[], None], folder: str = ".") -> in
     return pid
 
 
-def saved_ms(folder: str = ".") -> int:
+def read_saved_ms(folder: str = ".") -> int:
     """The last result; 0: none yet."""
     with suppress(OSError, ValueError), open(f"{folder}/{SAVED}", "rb") as file:
         return int(file.read(_DIGITS) or 0)

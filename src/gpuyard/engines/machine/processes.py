@@ -16,8 +16,8 @@ import signal
 from contextlib import suppress
 from typing import NamedTuple
 
-from gpuyard.engines.node.kernel.processes import all_pids, descendants, gone, put, stat_of
 from gpuyard.engines.node.kernel.processes import boot_id as boot_id  # noqa: PLC0414 (one of these, for those above)
+from gpuyard.engines.node.kernel.processes import find_descendants, is_gone, list_pids, put, read_stat
 
 
 class Identity(NamedTuple):
@@ -28,19 +28,19 @@ class Identity(NamedTuple):
     boot: str
 
 
-def myself(boot: str) -> Identity:
+def identify_self(boot: str) -> Identity:
     """The identity of this process."""
-    stat = stat_of(os.getpid())
+    stat = read_stat(os.getpid())
     assert stat is not None, "a process sees itself in /proc"
     return Identity(os.getpid(), stat.ticks, boot)
 
 
-def lives(identity: Identity, boot: str) -> bool:
+def is_alive(identity: Identity, boot: str) -> bool:
     """Whether this very process still runs. A zombie does not."""
     if identity.boot != boot or identity.pid <= 0:
         return False
-    stat = stat_of(identity.pid)
-    return stat is not None and stat.ticks == identity.ticks and not gone(identity.pid, stat)
+    stat = read_stat(identity.pid)
+    return stat is not None and stat.ticks == identity.ticks and not is_gone(identity.pid, stat)
 
 
 def signal_to(identity: Identity, number: int, boot: str) -> bool:
@@ -51,7 +51,7 @@ def signal_to(identity: Identity, number: int, boot: str) -> bool:
         return False
     try:
         # The descriptor holds the process, so the process that is checked now gets the signal.
-        if not lives(identity, boot):
+        if not is_alive(identity, boot):
             return False
         signal.pidfd_send_signal(fd, number)
     except ProcessLookupError:
@@ -61,24 +61,24 @@ def signal_to(identity: Identity, number: int, boot: str) -> bool:
     return True
 
 
-def ancestors(pid: int) -> list[int]:
+def find_ancestors(pid: int) -> list[int]:
     """The parents of a process up to the first."""
     line: list[int] = []
-    while pid > 1 and pid not in line and (stat := stat_of(pid)) is not None:
+    while pid > 1 and pid not in line and (stat := read_stat(pid)) is not None:
         pid = stat.parent
         line.append(pid)
     return line
 
 
-def carrying(variable: str, value: str) -> set[int]:
+def find_carrying(variable: str, value: str) -> set[int]:
     """Every process that was started with this variable in its environment, and its descendants."""
     wanted = f"{variable}={value}".encode()
     found = set()
-    for pid in all_pids():
+    for pid in list_pids():
         if wanted in _environment(pid):
             found.add(pid)
-    alive = {pid for pid in found if (stat := stat_of(pid)) and not gone(pid, stat)}
-    return (alive | descendants(alive)) if alive else alive
+    alive = {pid for pid in found if (stat := read_stat(pid)) and not is_gone(pid, stat)}
+    return (alive | find_descendants(alive)) if alive else alive
 
 
 def _environment(pid: int) -> list[bytes]:
@@ -86,7 +86,7 @@ def _environment(pid: int) -> list[bytes]:
     with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
         if found := file.read():
             return found.split(b"\0")
-    stat = stat_of(pid)
+    stat = read_stat(pid)
     if stat is None or stat.state not in "ZX":
         return []
     with suppress(OSError):
@@ -97,7 +97,7 @@ def _environment(pid: int) -> list[bytes]:
     return []
 
 
-def user_of(pid: int) -> int | None:
+def find_user(pid: int) -> int | None:
     """The user id that a process runs as."""
     try:
         return os.stat(f"/proc/{pid}").st_uid
@@ -237,10 +237,10 @@ def be_usual() -> None:
 def keep_to(cpus: str) -> None:
     """Run on these cores, `0-3,8`. A group of the kernel's makes it a rule; without one it is a habit."""
     with suppress(OSError):
-        os.sched_setaffinity(0, cores(cpus))
+        os.sched_setaffinity(0, parse_cores(cpus))
 
 
-def cores(text: str) -> set[int]:
+def parse_cores(text: str) -> set[int]:
     """The cores of a list like `0-3,8`."""
     found: set[int] = set()
     for word in text.split(","):

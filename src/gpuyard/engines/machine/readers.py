@@ -16,7 +16,7 @@ import time
 from contextlib import suppress
 
 from gpuyard.engines.contract import Transient
-from gpuyard.errors import words_of
+from gpuyard.errors import error_text
 
 READERS_MAX = 16
 """Processes in all."""
@@ -160,7 +160,7 @@ class Readers:
                 self._drop((uid, gid), reader)
             except OSError as error:
                 self._drop((uid, gid), reader)
-                raise Transient(f"{path} cannot be read: {words_of(error, path)}") from error
+                raise Transient(f"{path} cannot be read: {error_text(error, path)}") from error
             finally:
                 reader.lock.release()
         raise Transient(
@@ -197,7 +197,7 @@ class Readers:
         try:
             made = self._readers[uid, gid] = _Reader(uid, gid, self.idle_s)
         except OSError as error:
-            raise Transient(f"{path} cannot be read: {words_of(error, path)}") from error
+            raise Transient(f"{path} cannot be read: {error_text(error, path)}") from error
         return made
 
     def _drop(self, key: tuple[int, int], reader: _Reader) -> None:

@@ -93,7 +93,7 @@ def touch(path: str) -> bool:
     return True
 
 
-def changed(path: str) -> float:
+def read_change_s(path: str) -> float:
     """When a file was last changed, in seconds; -1 where there is none."""
     try:
         return os.stat(path).st_mtime
@@ -101,7 +101,7 @@ def changed(path: str) -> float:
         return -1.0
 
 
-def mark(path: str) -> Tuple[int, int]:
+def read_mark(path: str) -> Tuple[int, int]:
     """What changes when a file is replaced, or when something appears in a folder; zeros if nothing can be found."""
     try:
         found = os.stat(path)
@@ -110,7 +110,7 @@ def mark(path: str) -> Tuple[int, int]:
     return (found.st_ino, found.st_mtime_ns)
 
 
-def names(path: str) -> List[str]:
+def list_names(path: str) -> List[str]:
     """The names in a folder. Opening it makes a network file system look again; asking for one name does not."""
     try:
         return os.listdir(path)
@@ -130,7 +130,7 @@ def tell_trouble(why: str) -> None:
         pass
 
 
-def trouble(folder: str, uid: Optional[int] = None) -> str:
+def find_trouble(folder: str, uid: Optional[int] = None) -> str:
     """Why no keeper could be started when one was wanted last; empty: nothing is known. It is told once.
 
     `uid`: the user whose folder it is. Nothing but a file of that user is read.

@@ -26,10 +26,10 @@ from gpuyard.engines.machine import files as whole
 from gpuyard.engines.machine.backoff import NodeBackoff
 from gpuyard.engines.machine.files import STREAMS, read_own
 from gpuyard.engines.machine.keeper_link import KeeperLink
-from gpuyard.engines.machine.launches import flaw_of_key, image_use
+from gpuyard.engines.machine.launches import find_key_flaw, read_image_use
 from gpuyard.engines.machine.leftovers import Leftovers
 from gpuyard.engines.node import files
-from gpuyard.engines.node.containers.image import sane
+from gpuyard.engines.node.containers.image import keep_sane
 from gpuyard.engines.node.kernel.processes import boot_id
 from gpuyard.engines.node.visits import frames
 from gpuyard.engines.slurm import fleet
@@ -37,12 +37,12 @@ from gpuyard.engines.slurm.calls.client import Client
 from gpuyard.engines.slurm.calls.commands import OutOfReach, Refusal
 from gpuyard.engines.slurm.calls.submission import Submission
 from gpuyard.engines.slurm.fleet import ASIDE_S_MAX, FIRST_ASIDE_S, ClusterSnapshot, ForeignUse, SlurmSettings
-from gpuyard.engines.slurm.folder import KEPT, SUBMIT, Folder, checked_end, read_of
-from gpuyard.engines.slurm.site.daemons import lines_about, log_files
+from gpuyard.engines.slurm.folder import KEPT, SUBMIT, Folder, check_end, read_of
+from gpuyard.engines.slurm.site.daemons import find_lines, log_files
 from gpuyard.engines.slurm.submitter import Submitter
 from gpuyard.engines.slurm.watching import SURE_S, AttemptMonitor, KnownAttempt
 from gpuyard.engines.slurm.words.queue import SlurmJob
-from gpuyard.errors import words_of
+from gpuyard.errors import error_text
 from gpuyard.model import Capability, Outcome
 
 _DONE = Reply(Answer.DONE)
@@ -94,14 +94,14 @@ class SlurmEngine(NoMig):
         if self._scene is None:
             return ()
         lacking = "jobs may use more memory and CPU than they ask for: Slurm's TaskPlugin is not task/cgroup"
-        return fleet.notes(self._site, self._scene) + ((lacking,) if self._limits is False else ())
+        return fleet.list_notes(self._site, self._scene) + ((lacking,) if self._limits is False else ())
 
     # ---- nodes
 
     def nodes(self) -> tuple[NodeReport, ...]:
         """The nodes of our partitions, and what others use of them."""
         client = self._client
-        scene = fleet.scene_of(self._site, client.nodes(), client.partitions(), client.reservations())
+        scene = fleet.take_snapshot(self._site, client.nodes(), client.partitions(), client.reservations())
         if self._limits is None:
             self._limits = client.holds_limits()
         with self._mutex:
@@ -121,7 +121,9 @@ class SlurmEngine(NoMig):
                     for node in job.nodes:
                         foreign.setdefault(node, []).append(job)
             self._monitor.tidy(self._outlived)
-            return fleet.reports(self._site, scene, self._aside, self._others, held, foreign, self._now_ms())
+            return fleet.report_nodes(
+                self._site, scene, self._aside, self._others, held, foreign, self._now_ms()
+            )
 
     def _is_ours(self, job: SlurmJob) -> bool:
         known = self._monitor.known(self._folder.key_of(job.comment))
@@ -180,7 +182,7 @@ class SlurmEngine(NoMig):
     def _stop(self, halt: StopRequest, pokes: list[str]) -> Reply:
         key, folder = halt.key, self._folder
         known = self._monitor.known(key)
-        if flaw_of_key(key) or (known is not None and folder.end(key, known.uid)):
+        if find_key_flaw(key) or (known is not None and folder.end(key, known.uid)):
             return _DONE
         if known is None:
             return self._bar(key)
@@ -198,7 +200,7 @@ class SlurmEngine(NoMig):
                 pokes.append(key)
                 return _DONE
         except OSError as error:
-            return Reply(Answer.UNSURE, f"the stop cannot be written: {words_of(error)}")
+            return Reply(Answer.UNSURE, f"the stop cannot be written: {error_text(error)}")
         pokes.append(key)
         traces = self._monitor.traces(key, known)
         silent_s = self._monitor.silent_s(key, known)
@@ -227,7 +229,7 @@ class SlurmEngine(NoMig):
             os.makedirs(self._folder.kept(key), mode=0o711, exist_ok=True)
             whole.sync(os.path.join(self._folder.root, KEPT))
         except OSError as error:
-            return Reply(Answer.UNSURE, f"the stop cannot be written: {words_of(error)}")
+            return Reply(Answer.UNSURE, f"the stop cannot be written: {error_text(error)}")
         return Reply(Answer.BARRED)
 
     def _poke(self, keys: Sequence[str]) -> None:
@@ -327,20 +329,20 @@ class SlurmEngine(NoMig):
         """Keep only the output of ended attempts, and a trace that they existed."""
         with self._folder.acting(epoch), self._mutex:
             for key in keys:
-                if flaw_of_key(key) or self._monitor.look([key])[0].phase is not Phase.ENDED:
+                if find_key_flaw(key) or self._monitor.look([key])[0].phase is not Phase.ENDED:
                     continue
                 self._folder.forget(key)
                 self._monitor.drop(key)
 
     def usage(self, key: str) -> Usage:
         """The image of an ended attempt and its times, as its node wrote them; the rest is Slurm's to know."""
-        for folder in () if flaw_of_key(key) else (self._folder.attempt(key), self._folder.kept(key)):
+        for folder in () if find_key_flaw(key) else (self._folder.attempt(key), self._folder.kept(key)):
             plan = whole.read(os.path.join(folder, files.LAUNCH))
             if plan is not None and "uid" in plan:
                 told = read_of(os.path.join(folder, files.RUN, files.END), plan["uid"])
-                end = checked_end(told) or {}
-                if facts := sane(end.get("image")):
-                    return Usage(image=image_use(facts, end["started_ms"]))
+                end = check_end(told) or {}
+                if facts := keep_sane(end.get("image")):
+                    return Usage(image=read_image_use(facts, end["started_ms"]))
         return Usage()
 
     def log(self, key: str, stream: str, cursor: str, limit: int) -> LogPiece:
@@ -350,7 +352,7 @@ class SlurmEngine(NoMig):
         return LogPiece(content, str(offset + len(content)))
 
     def _read(self, key: str, stream: str, offset: int, limit: int) -> bytes:
-        if flaw_of_key(key) or stream not in STREAMS or limit <= 0:
+        if find_key_flaw(key) or stream not in STREAMS or limit <= 0:
             return b""
         for folder in (self._folder.attempt(key), self._folder.kept(key)):
             plan = whole.read(os.path.join(folder, files.LAUNCH))
@@ -370,25 +372,25 @@ class SlurmEngine(NoMig):
 
     def daemon_lines(self, key: str, nodes: Sequence[str]) -> tuple[str, ...]:
         """What slurmctld and the slurmds of an attempt's nodes wrote about its jobs in Slurm."""
-        if flaw_of_key(key):
+        if find_key_flaw(key):
             return ()
         folders = (self._folder.attempt(key), self._folder.kept(key))
         submits = [whole.read(os.path.join(folder, SUBMIT)) for folder in folders]
         ids = [str(number) for submit in submits if submit for number in submit.get("ids", ())]
         if self._settings is None and ids:
             self._settings = self._client.settings()
-        return lines_about(log_files(self._settings or {}, nodes), ids)
+        return find_lines(log_files(self._settings or {}, nodes), ids)
 
     def terminal(self, key: str, *, own: bool) -> KeeperLink | None:
         """A link to the keeper of an attempt's terminals, where its node is this machine."""
-        plan = None if flaw_of_key(key) else self._folder.own(key, files.LAUNCH)
+        plan = None if find_key_flaw(key) else self._folder.own(key, files.LAUNCH)
         if plan is None or self.status([key])[0].phase not in (Phase.RUNNING, Phase.SUSPENDED):
             return None
         if plan.get("spread"):
             raise Permanent("its tasks run on several nodes of Slurm: `srun --jobid` enters one of them")
         if own and not plan.get("terminal"):
             raise Permanent("it was started without a terminal")
-        found = frames.reach(self._folder.run(key), plan["uid"])
+        found = frames.reach_keeper(self._folder.run(key), plan["uid"])
         if found is None and os.path.lexists(os.path.join(self._folder.run(key), frames.SOCKET)):
             claim = self._folder.told(key, files.CLAIM, plan["uid"]) or {}
             if claim.get("boot") == boot_id():
@@ -399,7 +401,7 @@ class SlurmEngine(NoMig):
                 f"`srun --jobid={claim.get('slurm_id')} --overlap --pty bash` opens a shell beside it"
             )
         if found is None and not own:
-            if why := files.trouble(self._folder.run(key), plan["uid"]):
+            if why := files.find_trouble(self._folder.run(key), plan["uid"]):
                 raise Permanent(f"nobody can be let in: {why}")
             self._folder.put(key, files.WISH, {})
         return KeeperLink(found) if found is not None else None

@@ -14,7 +14,7 @@ from gpuyard.engines.slurm.cluster import ContainerRuntime
 from gpuyard.engines.slurm.words.queue import SlurmJob
 from gpuyard.engines.slurm.words.rows import Partition, Reservation, SlurmNode
 from gpuyard.model import CATALOGUE, Node
-from gpuyard.model.gpu_names import UNTYPED, linked, model_taken, models_called
+from gpuyard.model.gpu_names import UNTYPED, choose_model, find_models, is_linked
 from gpuyard.model.units import MILLI
 
 FIRST_ASIDE_S, ASIDE_S_MAX = 30.0, 600.0
@@ -55,7 +55,7 @@ class ClusterSnapshot:
         return tuple([name for name in found if name in self.nodes])
 
 
-def scene_of(
+def take_snapshot(
     site: SlurmSettings,
     nodes: Iterable[SlurmNode],
     partitions: Sequence[Partition],
@@ -104,7 +104,7 @@ class ForeignUse:
 def node_of(node: SlurmNode, cluster: str, pool: str, types: Mapping[str, str]) -> Node:
     """A node of Slurm as a node of the yard."""
     count, kind = node.gpus
-    model = model_taken(kind, types) if count else ""
+    model = choose_model(kind, types) if count else ""
     return Node(
         name=node.name,
         cluster=cluster,
@@ -113,7 +113,7 @@ def node_of(node: SlurmNode, cluster: str, pool: str, types: Mapping[str, str]) 
         gpus=count,
         cpu_milli=node.cpus * MILLI,
         memory_mib=node.memory_mib,
-        nvlink_group_size=count if linked(kind, model) else 0,
+        nvlink_group_size=count if is_linked(kind, model) else 0,
         features=node.features,
     )
 
@@ -123,7 +123,7 @@ def pool_of(name: str, partitions: Sequence[Partition]) -> str:
     return next((each.name for each in partitions if name in each.nodes), "")
 
 
-def reports(
+def report_nodes(
     site: SlurmSettings,
     scene: ClusterSnapshot,
     aside: NodeBackoff,
@@ -146,13 +146,15 @@ def reports(
             why = f"partition {pool} is not up"
         if not why and site.reservation and name not in reserved:
             why = f"not in reservation {site.reservation}"
-        why = why or window(site, scene, name, now_ms, 0) or aside.why(name)
+        why = why or find_window(site, scene, name, now_ms, 0) or aside.why(name)
         busy = others.busy(node, held.get(name, set()), foreign.get(name, ()))
         found.append(NodeReport(node_of(node, site.cluster, pool, site.gpu_types), not why, why, busy))
     return tuple(found)
 
 
-def window(site: SlurmSettings, scene: ClusterSnapshot, node: str, now_ms: int, limit_ms: int | None) -> str:
+def find_window(
+    site: SlurmSettings, scene: ClusterSnapshot, node: str, now_ms: int, limit_ms: int | None
+) -> str:
     """The foreign reservation that a job of `limit_ms` would run into; None: a job without limit."""
     for each in scene.reservations:
         if each.name == site.reservation or node not in each.nodes or each.end_ms <= now_ms:
@@ -163,7 +165,7 @@ def window(site: SlurmSettings, scene: ClusterSnapshot, node: str, now_ms: int, 
     return ""
 
 
-def notes(site: SlurmSettings, scene: ClusterSnapshot) -> tuple[str, ...]:
+def list_notes(site: SlurmSettings, scene: ClusterSnapshot) -> tuple[str, ...]:
     """What people should know about this cluster, in sentences."""
     said = [f"Slurm has no {what}: nothing can start there" for what in scene.missing]
     kinds = {scene.nodes[name].gpus.type for name in scene.names if scene.nodes[name].gpus.number}
@@ -171,9 +173,9 @@ def notes(site: SlurmSettings, scene: ClusterSnapshot) -> tuple[str, ...]:
         name = kind or UNTYPED
         if kind in site.gpu_types or name in site.gpu_types:
             continue
-        models = models_called(name)
+        models = find_models(name)
         if len(models) > 1:
-            taken = f"may be {' or '.join(models)}; taken for {model_taken(kind, site.gpu_types)}"
+            taken = f"may be {' or '.join(models)}; taken for {choose_model(kind, site.gpu_types)}"
             said.append(f"GPU type {name!r} of Slurm {taken}; say which under 'gpu_types'")
         elif models[0] not in CATALOGUE:
             said.append(

@@ -23,11 +23,11 @@ from typing import Any
 from gpuyard.engines.contract import Permanent
 from gpuyard.engines.machine import files as whole
 from gpuyard.engines.machine.epochs import OneLeader
-from gpuyard.engines.machine.launches import flaw_of_key
+from gpuyard.engines.machine.launches import find_key_flaw
 from gpuyard.engines.node import files
 from gpuyard.engines.node.kernel.processes import cut_short
 from gpuyard.engines.node.visits import frames
-from gpuyard.errors import words_of
+from gpuyard.errors import error_text
 from gpuyard.model import Outcome
 
 ATTEMPTS, JOBS, KEPT, NEWS = files.ATTEMPTS, "jobs", "logs", "news"
@@ -53,7 +53,7 @@ class Folder(OneLeader):
             self.program = self._program()
         except OSError as error:
             raise Permanent(
-                f"{self.root} cannot hold the attempts of a Slurm cluster: {words_of(error)}"
+                f"{self.root} cannot hold the attempts of a Slurm cluster: {error_text(error)}"
             ) from error
 
     def _program(self) -> str:
@@ -90,7 +90,7 @@ class Folder(OneLeader):
     def key_of(self, mark: str) -> str:
         """The key of a mark of this folder; empty: it is another yard's."""
         key, _, tag = mark.rpartition("@")
-        return key if tag == self.tag and not flaw_of_key(key) else ""
+        return key if tag == self.tag and not find_key_flaw(key) else ""
 
     @property
     def news(self) -> str:
@@ -183,7 +183,7 @@ class Folder(OneLeader):
 
     def end(self, key: str, uid: int) -> dict[str, Any] | None:
         """How it ended: as the engine found, else as the nodes say."""
-        return self.own(key, files.END) or checked_end(self.told(key, files.END, uid))
+        return self.own(key, files.END) or check_end(self.told(key, files.END, uid))
 
     def forget(self, key: str) -> None:
         """Keep an attempt's output and where it is, and a trace that it existed; remove the rest."""
@@ -215,7 +215,7 @@ def read_of(path: str, uid: int) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def checked_end(end: dict[str, Any] | None) -> dict[str, Any] | None:
+def check_end(end: dict[str, Any] | None) -> dict[str, Any] | None:
     """An end that a node wrote, if every part of it is of the right kind."""
     numbers = ("exit_code", "started_ms", "ended_ms", "checkpoint_ms", "slurm_id")
     if end is None or not all([isinstance(end.get(name), str) for name in ("outcome", "why")]):
@@ -227,7 +227,7 @@ def checked_end(end: dict[str, Any] | None) -> dict[str, Any] | None:
     return end | {"exit_code": end["exit_code"] & 255, "why": cut_short(end["why"])}
 
 
-def checked_news(news: dict[str, Any] | None) -> dict[str, Any] | None:
+def check_news(news: dict[str, Any] | None) -> dict[str, Any] | None:
     """The news of a running attempt, if every part of it is of the right kind."""
     if news is None or type(news.get("started_ms")) is not int:
         return None

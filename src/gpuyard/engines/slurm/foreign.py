@@ -7,7 +7,7 @@ from gpuyard.engines.observer import ForeignJob, ForeignJobs, ForeignState
 from gpuyard.engines.slurm.site.accounting import JobRow, Jobs
 from gpuyard.engines.slurm.site.gpu_types import GpuTypes
 from gpuyard.engines.slurm.site.notes import Notes
-from gpuyard.engines.slurm.site.pools import gpus_of, grouped
+from gpuyard.engines.slurm.site.pools import group_nodes, read_gpus
 from gpuyard.engines.slurm.site.site import SlurmSite
 from gpuyard.engines.slurm.words.rows import SlurmNode
 from gpuyard.engines.slurm.words.states import AGAIN, DRAINED, OUTCOMES, wait_cause
@@ -23,10 +23,10 @@ ENDS = {**OUTCOMES, "PREEMPTED": Outcome.CANCELLED, "REQUEUED": Outcome.CANCELLE
 # -- nodes -----------------------------------------------------------------------------------------------------------
 
 
-def node_reports(site: SlurmSite, cluster: str, types: GpuTypes) -> tuple[NodeReport, ...]:
+def report_nodes(site: SlurmSite, cluster: str, types: GpuTypes) -> tuple[NodeReport, ...]:
     """All nodes: those of each pool together, then those that are in no partition."""
     notes = Notes()
-    pools = grouped(site, types, notes)
+    pools = group_nodes(site, types, notes)
     found = [_report(node, cluster, pool, types, notes) for pool, nodes in pools.items() for node in nodes]
     placed = {report.node.name for report in found}
     rest = [_report(node, cluster, "", types, notes) for node in site.nodes if node.name not in placed]
@@ -34,7 +34,7 @@ def node_reports(site: SlurmSite, cluster: str, types: GpuTypes) -> tuple[NodeRe
 
 
 def _report(slurm: SlurmNode, cluster: str, pool: str, types: GpuTypes, notes: Notes) -> NodeReport:
-    gpus, model, group = gpus_of(slurm, types, notes)
+    gpus, model, group = read_gpus(slurm, types, notes)
     node = Node(
         slurm.name,
         cluster,
@@ -55,7 +55,7 @@ def _report(slurm: SlurmNode, cluster: str, pool: str, types: GpuTypes, notes: N
 # -- jobs ------------------------------------------------------------------------------------------------------------
 
 
-def foreign_jobs(jobs: Jobs, names: Mapping[str, str]) -> ForeignJobs:
+def read_foreign_jobs(jobs: Jobs, names: Mapping[str, str]) -> ForeignJobs:
     """The rows that could be read; `names` are tenants by accounts and users, where these are called otherwise."""
     rows = [foreign_job(row, names) for row in jobs.rows]
     return ForeignJobs(rows, jobs.broken, jobs.broken_named[0] if jobs.broken_named else "")

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from gpuyard.engines.slurm.cluster import HANDOFF_MS, PYTHON, ContainerRuntime, Mode, Rest, SlurmCluster
-from gpuyard.errors import quoted
+from gpuyard.errors import quote
 from gpuyard.keys.fields import (
     Boolean,
     Name,
@@ -81,7 +81,7 @@ class SlurmKeys(YamlMapping):
     rest: RestEntry | None = key("Use slurmrestd. Default: Slurm's commands.")
 
 
-def fits(keys: SlurmKeys, found: KeyFindings) -> None:
+def check_fit(keys: SlurmKeys, found: KeyFindings) -> None:
     """Refuse what does not fit together."""
     drives = (keys.mode or Mode.DRIVE.value) == Mode.DRIVE.value
     if drives and keys.count_quotas:
@@ -93,16 +93,16 @@ def fits(keys: SlurmKeys, found: KeyFindings) -> None:
     for name in ("shared_folder", "conf", "programs"):
         value = getattr(keys, name)
         if value is not None and not value.startswith("/"):
-            text = f"{found.described(name)} must be an absolute path, not {quoted(value)}"
+            text = f"{found.described(name)} must be an absolute path, not {quote(value)}"
             found.at(name, text=text)
     if keys.rest is not None and not keys.rest.url.startswith(("http://", "https://")):
         text = f"{found.described('rest', 'url')} must begin with http:// or https://"
-        found.at("rest", "url", text=f"{text}, not {quoted(keys.rest.url)}")
+        found.at("rest", "url", text=f"{text}, not {quote(keys.rest.url)}")
     for kind, model in (keys.gpu_types or {}).items():
         found.check_model("gpu_types", kind, model=model)
 
 
-def settled(keys: SlurmKeys, has_pools: bool) -> SlurmCluster | None:
+def settle_keys(keys: SlurmKeys, has_pools: bool) -> SlurmCluster | None:
     """The values; None for a cluster that is only described, to be simulated."""
     if has_pools and not keys.beyond_defaults():
         return None

@@ -2,8 +2,8 @@
 
 from gpuyard.engines.registry import EngineKind, Later, Stand
 from gpuyard.engines.slurm.cluster import LACKS, Mode, SlurmCluster
-from gpuyard.engines.slurm.keys import SlurmKeys, fits, settled
-from gpuyard.errors import BadInput, quoted
+from gpuyard.engines.slurm.keys import SlurmKeys, check_fit, settle_keys
+from gpuyard.errors import BadInput, quote
 
 
 def _words(keys: SlurmCluster) -> str:
@@ -18,7 +18,7 @@ def _observes(keys: SlurmCluster | None) -> bool:
 def _check(cluster: str, keys: SlurmCluster | None) -> None:
     if keys is None or (not _observes(keys) and not keys.shared_folder):
         raise BadInput(
-            f"cluster {quoted(cluster)} has no 'shared_folder'",
+            f"cluster {quote(cluster)} has no 'shared_folder'",
             "Add `shared_folder: /shared/gpuyard`, a folder that this machine and all nodes see under that path.",
         )
 
@@ -35,8 +35,8 @@ KIND = EngineKind(
     observes=_observes,
     counts=lambda keys: keys.count_quotas,
     check=_check,
-    fits=fits,
-    settled=settled,
+    fits=check_fit,
+    settled=settle_keys,
     stand=Stand.EITHER,
     example={"shared_folder": "/shared/gpuyard"},
 )

@@ -13,20 +13,20 @@ from gpuyard.engines.contract import LogPiece, NodeReport, Permanent, offset_of
 from gpuyard.engines.machine.readers import Readers
 from gpuyard.engines.observer import ForeignJobs, OwnScheduler
 from gpuyard.engines.slurm.calls.commands import Commands, Refusal
-from gpuyard.engines.slurm.foreign import foreign_jobs, node_reports
+from gpuyard.engines.slurm.foreign import read_foreign_jobs, report_nodes
 from gpuyard.engines.slurm.site.accounting import (
     JobRow,
     Jobs,
-    new_mark,
-    queue_words,
+    make_mark,
+    queue_command,
     read_jobs,
     read_queue,
-    unmarked,
+    remove_mark,
 )
-from gpuyard.engines.slurm.site.daemons import lines_about, log_files
+from gpuyard.engines.slurm.site.daemons import find_lines, log_files
 from gpuyard.engines.slurm.site.gpu_types import GpuTypes
-from gpuyard.engines.slurm.site.site import SlurmSite, history_words, marked_words, read
-from gpuyard.engines.slurm.words.forms import Unreadable, moment_ms, settings
+from gpuyard.engines.slurm.site.site import SlurmSite, history_command, mark_command, read
+from gpuyard.engines.slurm.words.forms import Unreadable, parse_moment_ms, parse_settings
 
 READING = frozenset({"squeue", "sacct", "sinfo"})
 """Commands that cannot change anything."""
@@ -83,21 +83,21 @@ class ObservedSlurm:
 
     def queue(self) -> Jobs:
         """Live jobs, and those that ended a moment ago."""
-        mark = new_mark()
-        text = self.ask(*queue_words(mark))
+        mark = make_mark()
+        text = self.ask(*queue_command(mark))
         try:
-            return read_queue(unmarked(text, mark))
+            return read_queue(remove_mark(text, mark))
         except Unreadable as wrong:
             raise Refusal(f"squeue: {wrong}") from None
 
     def history(self, from_ms: int) -> Jobs:
         """Jobs that were there after this time, one row for each try."""
-        mark = new_mark()
+        mark = make_mark()
         # sacct takes a time of day without a zone as this machine's own, which is UTC for our commands.
-        words = marked_words(history_words(_stamp(from_ms)), mark)
+        words = mark_command(history_command(_stamp(from_ms)), mark)
         text = self.ask(*words, timeout_s=HISTORY_S)
         try:
-            return read_jobs(unmarked(text, mark))
+            return read_jobs(remove_mark(text, mark))
         except Unreadable as wrong:
             raise Refusal(f"sacct: {wrong}") from None
 
@@ -116,15 +116,15 @@ class ObservedSlurm:
 
     def nodes(self) -> tuple[NodeReport, ...]:
         """Every node that Slurm names."""
-        return node_reports(self.site(), self.cluster, GpuTypes(self.gpu_types))
+        return report_nodes(self.site(), self.cluster, GpuTypes(self.gpu_types))
 
     def jobs(self) -> ForeignJobs:
         """What `squeue` shows."""
-        return foreign_jobs(self.queue(), self.names)
+        return read_foreign_jobs(self.queue(), self.names)
 
     def ended(self, from_ms: int) -> ForeignJobs:
         """What `sacct` tells."""
-        return foreign_jobs(self.history(from_ms), self.names)
+        return read_foreign_jobs(self.history(from_ms), self.names)
 
     def output(self, key: str, user: str, stream: str, cursor: str, limit: int) -> LogPiece:
         """Part of what a job writes, read as its user: Slurm names the file, and the user's rights decide."""
@@ -145,8 +145,8 @@ class ObservedSlurm:
     def daemon_lines(self, key: str, nodes: Sequence[str]) -> tuple[str, ...]:
         """What slurmctld and the slurmds of a job's nodes wrote about it."""
         if not self._settings:
-            self._settings.update(settings(self.ask("scontrol", "show", "config")))
-        return lines_about(log_files(self._settings, nodes), [key.partition("@")[0]])
+            self._settings.update(parse_settings(self.ask("scontrol", "show", "config")))
+        return find_lines(log_files(self._settings, nodes), [key.partition("@")[0]])
 
     def _path(self, key: str, stream: str) -> str:
         """The file of a stream; empty: it is in the other one's."""
@@ -192,7 +192,9 @@ def output_files(text: str, submitted_ms: int) -> dict[str, str]:
     """
     submitted = re.findall(r"\sSubmitTime=(\S+)", text)
     try:
-        same = any([moment_ms(each, "SubmitTime") // 1000 == submitted_ms // 1000 for each in submitted])
+        same = any(
+            [parse_moment_ms(each, "SubmitTime") // 1000 == submitted_ms // 1000 for each in submitted]
+        )
     except Unreadable:
         same = False
     if not same:

@@ -8,9 +8,9 @@ from gpuyard.engines.contract import AttemptReport, Launch, Phase
 from gpuyard.engines.machine.launches import (
     CHECKPOINT,
     UnixAccount,
-    containers_of,
-    flaw_of_key,
+    find_key_flaw,
     flaw_of_recipe,
+    plain_containers,
 )
 from gpuyard.engines.patterns import appends, expand
 from gpuyard.engines.slurm.calls.submission import LOOSE_VARIABLES
@@ -43,9 +43,9 @@ class SlurmContext:
     """What runs containers there."""
 
 
-def flaw_of(launch: Launch, nodes: Mapping[str, SlurmNode]) -> str:
+def find_flaw(launch: Launch, nodes: Mapping[str, SlurmNode]) -> str:
     """Why this launch can never run on these nodes; empty: it can."""
-    if flaw := flaw_of_key(launch.key):
+    if flaw := find_key_flaw(launch.key):
         return flaw
     names = [part.node for part in launch.parts]
     if not names or len(set(names)) != len(names):
@@ -73,7 +73,7 @@ def plan_of(
     cwd = recipe.cwd or place.job_folder
     letters = launch.letters(account.user)
     image = {
-        "containers": containers_of(recipe),
+        "containers": plain_containers(recipe),
         "volumes": [f"{place.job_folder}:{place.job_folder}"],
         "cwd": recipe.cwd,
         "home": account.home,
@@ -164,7 +164,7 @@ def _yard(launch: Launch, place: SlurmContext) -> dict[str, str]:
     return yard
 
 
-def report_of_end(key: str, end: Mapping[str, Any], outcome: Outcome, now_ms: int) -> AttemptReport:
+def report_end(key: str, end: Mapping[str, Any], outcome: Outcome, now_ms: int) -> AttemptReport:
     """An end as a report."""
     return AttemptReport(
         key=key,
@@ -193,7 +193,7 @@ def end_of(outcome: Outcome, why: str, started_ms: int, now_ms: int, exit_code: 
     }
 
 
-def gpus_of(news: Mapping[str, Any] | None) -> tuple[tuple[str, tuple[int, ...]], ...]:
+def read_gpus(news: Mapping[str, Any] | None) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """The GPUs that Slurm gave, as the nodes wrote them down."""
     given = (news or {}).get("gpus", {})
     return tuple([(node, tuple(given[node])) for node in sorted(given)])

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from gpuyard.engines.contract import Answer, EngineError, Launch, Reply
 from gpuyard.engines.machine.backoff import NodeBackoff
-from gpuyard.engines.machine.launches import account_of
+from gpuyard.engines.machine.launches import find_account
 from gpuyard.engines.node import files
 from gpuyard.engines.slurm import fleet
 from gpuyard.engines.slurm import plan as plans
@@ -18,7 +18,7 @@ from gpuyard.engines.slurm.calls.submission import Submission
 from gpuyard.engines.slurm.fleet import ClusterSnapshot, SlurmSettings
 from gpuyard.engines.slurm.folder import SUBMIT, Folder
 from gpuyard.engines.slurm.watching import AttemptMonitor, KnownAttempt
-from gpuyard.errors import words_of
+from gpuyard.errors import error_text
 from gpuyard.model import Outcome
 
 _DONE = Reply(Answer.DONE)
@@ -65,10 +65,10 @@ class Submitter:
     def prepare(self, launch: Launch, scene: ClusterSnapshot) -> Reply | Submission:
         """Put a launch on disk; gives what is to be handed to Slurm, if anything is."""
         usable = {name: scene.nodes[name] for name in scene.names}
-        if flaw := plans.flaw_of(launch, usable):
+        if flaw := plans.find_flaw(launch, usable):
             return Reply(Answer.REFUSED, flaw)
         recipe = launch.recipe
-        account = account_of(recipe.uid, recipe.gid, recipe.user)
+        account = find_account(recipe.uid, recipe.gid, recipe.user)
         if account.uid != os.geteuid() and os.geteuid() != 0:
             return Reply(Answer.REFUSED, f"only a server of root can run jobs as {account.user}")
         key, folder = launch.key, self._folder
@@ -76,25 +76,25 @@ class Submitter:
             return Reply(Answer.REFUSED, "this attempt was ended before")
         if os.path.exists(os.path.join(folder.run(key), files.CLAIM)) or folder.own(key, files.END):
             return _DONE
-        groups = submission.groups_of(launch, usable, scene.partitions)
-        program = submission.program_of(folder.program)
+        groups = submission.group_nodes(launch, usable, scene.partitions)
+        program = submission.find_program(folder.program)
         place = plans.SlurmContext(
             folder=folder.attempt(key),
             job_folder=folder.job(launch.job_id),
             knock=os.path.join(folder.news, key),
             program=program,
-            sruns=submission.sruns(groups) if len(launch.parts) > 1 else [],
+            sruns=submission.list_sruns(groups) if len(launch.parts) > 1 else [],
             yard=self._yard,
             containers=self._site.containers.value,
         )
         try:
             folder.make(key, plans.plan_of(launch, account, place, usable), launch.job_id)
         except OSError as error:
-            return Reply(Answer.UNSURE, f"the launch cannot be written: {words_of(error)}")
+            return Reply(Answer.UNSURE, f"the launch cannot be written: {error_text(error)}")
         known = self._monitor.known(key)
         now_ms = self._now_ms()
         for part in launch.parts:
-            why = fleet.window(self._site, scene, part.node, now_ms, launch.limit_ms or None)
+            why = fleet.find_window(self._site, scene, part.node, now_ms, launch.limit_ms or None)
             if known is not None and why:
                 return self._hand_back(key, known, why)
         return Submission(
@@ -104,9 +104,9 @@ class Submitter:
             uid=account.uid,
             gid=account.gid,
             groups=groups,
-            minutes=submission.minutes_of(launch, groups, scene.partitions),
+            minutes=submission.choose_minutes(launch, groups, scene.partitions),
             output=os.path.join(folder.run(key), "slurm.out"),
-            script=submission.script_of(self._site.python, program, folder.attempt(key)),
+            script=submission.make_script(self._site.python, program, folder.attempt(key)),
             reservation=self._site.reservation,
             account=self._site.account,
         )
@@ -149,7 +149,7 @@ class Submitter:
         except OutOfReach as error:
             return Reply(Answer.UNSURE, str(error))
         except OSError as error:
-            return Reply(Answer.UNSURE, f"the launch cannot be written: {words_of(error)}")
+            return Reply(Answer.UNSURE, f"the launch cannot be written: {error_text(error)}")
         except EngineError as error:
             return self._refused(job, str(error))
         if number < self._id_max - _OUT_OF_ORDER or number in ids:

@@ -9,16 +9,16 @@ from typing import Any
 
 from gpuyard.engines.contract import AttemptReport, Permanent, Phase
 from gpuyard.engines.machine.files import read_own
-from gpuyard.engines.machine.launches import flaw_of_key
+from gpuyard.engines.machine.launches import find_key_flaw
 from gpuyard.engines.machine.readers import Readers
 from gpuyard.engines.node import files
 from gpuyard.engines.slurm import plan as plans
+from gpuyard.engines.slurm.attempt_state import MarkLost, Traces, Verdict, WithdrawLate, WriteEnd, judge
 from gpuyard.engines.slurm.calls.client import Client, Queue, Reach
 from gpuyard.engines.slurm.calls.commands import OutOfReach, Refusal
-from gpuyard.engines.slurm.folder import SUBMIT, Folder, checked_news
-from gpuyard.engines.slurm.judge import MarkLost, Traces, Verdict, WithdrawLate, WriteEnd, judge
-from gpuyard.engines.slurm.words.queue import SlurmJob, by_comment
-from gpuyard.engines.slurm.words.states import outcome_of
+from gpuyard.engines.slurm.folder import SUBMIT, Folder, check_news
+from gpuyard.engines.slurm.words.queue import SlurmJob, index_by_comment
+from gpuyard.engines.slurm.words.states import find_outcome
 from gpuyard.model import Outcome
 
 STALE_S = 3 * files.BEAT_S
@@ -100,7 +100,7 @@ class AttemptMonitor:
         if open_keys:
             try:
                 queue = self.queue()
-                jobs, asked_ms = by_comment(queue.jobs), queue.asked_ms
+                jobs, asked_ms = index_by_comment(queue.jobs), queue.asked_ms
             except OutOfReach:
                 jobs = None
         found = {key: self._look(key, jobs, asked_ms) for key in open_keys}
@@ -179,7 +179,7 @@ class AttemptMonitor:
         away_ms, job = min(near, key=lambda pair: pair[0], default=(_SAME_MS + 1, None))
         if job is None or away_ms > _SAME_MS:
             return mine
-        if outcome_of(job.state) is None:
+        if find_outcome(job.state) is None:
             # The accounting lags; or it lost the end, and says forever that the job runs.
             return None if now_s - known.past_s < _LAG_S else mine
         return [*mine, job]
@@ -200,8 +200,8 @@ class AttemptMonitor:
         """The traces in an attempt's folder."""
         folder, uid = self._folder, known.uid
         # List the folder instead of asking for a name: a network file system caches that a name was not there.
-        here = set(files.names(folder.run(key)))
-        above = set(files.names(folder.attempt(key)))
+        here = set(files.list_names(folder.run(key)))
+        above = set(files.list_names(folder.attempt(key)))
         end = folder.end(key, uid) if files.END in above | here else None
         claim = folder.told(key, files.CLAIM, uid) if files.CLAIM in here else None
         submit = (folder.own(key, SUBMIT) or {}) if SUBMIT in above else {}
@@ -213,7 +213,7 @@ class AttemptMonitor:
             end=end,
             claimed_by=claimed_by,
             claimed_ms=claim["at_ms"] if claim and type(claim.get("at_ms")) is int else 0,
-            news=checked_news(folder.told(key, files.NEWS, uid)) if files.NEWS in here else None,
+            news=check_news(folder.told(key, files.NEWS, uid)) if files.NEWS in here else None,
             halt=folder.own(key, files.HALT) if files.HALT in above else None,
             doomed_ms=(folder.own(key, files.DEAD) or {}).get("at_ms", 0) if files.DEAD in above else 0,
             submitted_ms=submit.get("at_ms", 0),
@@ -223,19 +223,19 @@ class AttemptMonitor:
 
     def silent_s(self, key: str, known: KnownAttempt) -> float:
         """How long its wrapper has given no sign of life, as far as we have watched."""
-        beat, now_s = files.changed(os.path.join(self._folder.run(key), files.BEAT)), time.monotonic()
+        beat, now_s = files.read_change_s(os.path.join(self._folder.run(key), files.BEAT)), time.monotonic()
         if beat != known.beat or not known.beat_s:
             known.beat, known.beat_s = beat, now_s
         return now_s - known.beat_s
 
     def _checkpoint_ms(self, known: KnownAttempt) -> int:
-        return max(0, min(int(files.changed(known.checkpoint) * 1000), self._now_ms()))
+        return max(0, min(int(files.read_change_s(known.checkpoint) * 1000), self._now_ms()))
 
     def known(self, key: str) -> KnownAttempt | None:
         """What does not change about an attempt; None: there is none of that key."""
         if found := self._known.get(key):
             return found
-        if flaw_of_key(key):
+        if find_key_flaw(key):
             return None
         plan = self._folder.own(key, files.LAUNCH)
         if plan is None:
@@ -261,7 +261,7 @@ class AttemptMonitor:
         end = plans.end_of(settle.outcome, why, settle.started_ms, self._now_ms(), settle.exit_code)
         end["checkpoint_ms"] = self._checkpoint_ms(known)
         self._folder.put(key, files.END, end, durable=True)
-        return plans.report_of_end(key, end, settle.outcome, self._now_ms())
+        return plans.report_end(key, end, settle.outcome, self._now_ms())
 
     def withdraw(self, key: str, known: KnownAttempt, outcome: Outcome, why: str) -> AttemptReport:
         """End an attempt that has not run, if it still has not: the claim decides."""
@@ -271,7 +271,7 @@ class AttemptMonitor:
                 return AttemptReport(key, Phase.STARTING)
         end: dict[str, Any] = plans.end_of(outcome, why, 0, self._now_ms())
         self._folder.put(key, files.END, end, durable=True)
-        report = self._ended[key] = plans.report_of_end(key, end, outcome, self._now_ms())
+        report = self._ended[key] = plans.report_end(key, end, outcome, self._now_ms())
         return report
 
     def give_up(self, key: str, known: KnownAttempt, outcome: Outcome) -> None:

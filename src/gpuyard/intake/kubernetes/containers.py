@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from gpuyard.errors import quoted
+from gpuyard.errors import quote
 from gpuyard.intake.kubernetes.sources import INDEX, Sources
-from gpuyard.intake.kubernetes.tree import Part, boolean
+from gpuyard.intake.kubernetes.tree import Part, parse_boolean
 
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
@@ -49,14 +49,14 @@ def expand(text: str, variables: Mapping[str, str], taken: Callable[[str], str])
     return _REFERENCE.sub(fill, text)
 
 
-def process(container: Part, sources: Sources) -> dict[str, Any]:
+def process_fields(container: Part, sources: Sources) -> dict[str, Any]:
     """Fields of a job that runs on the node itself what the container would run."""
     env, indices, command, arguments, folder = _read(container, sources)
     if not command:
         image = container.text("image")
         container.problem(
             "command",
-            f"is missing, so it needs the entrypoint of its image {quoted(image)}; leave out --host-process, or "
+            f"is missing, so it needs the entrypoint of its image {quote(image)}; leave out --host-process, or "
             f"write the program as command{', before these args' if arguments else ''}",
         )
     container.accept("image", "imagePullPolicy")
@@ -67,14 +67,14 @@ def process(container: Part, sources: Sources) -> dict[str, Any]:
     return found | ({"cwd": folder} if folder else {}) | ({"env": env} if env else {})
 
 
-def boxed(container: Part, sources: Sources) -> dict[str, Any]:
+def container_fields(container: Part, sources: Sources) -> dict[str, Any]:
     """What a container is in a job in images; `env` of a job's own container is that of the job."""
     env, indices, command, arguments, folder = _read(container, sources)
     image, policy = container.text("image"), container.text("imagePullPolicy")
     if not image:
         container.problem("image", "is missing")
     if policy and policy not in _PULLED:
-        container.problem("imagePullPolicy", f"must be Always, IfNotPresent or Never, not {quoted(policy)}")
+        container.problem("imagePullPolicy", f"must be Always, IfNotPresent or Never, not {quote(policy)}")
     env |= dict.fromkeys(indices, _TO_INDEX)
     found: dict[str, Any] = {
         "image": image,
@@ -98,7 +98,7 @@ def _read(container: Part, sources: Sources) -> tuple[dict[str, str], list[str],
         container.problem("command", "must begin with a program")
     folder = container.text("workingDir")
     if folder and not folder.startswith("/"):
-        container.problem("workingDir", f"must be an absolute path, not {quoted(folder)}")
+        container.problem("workingDir", f"must be an absolute path, not {quote(folder)}")
     container.left_out(_LEFT_OUT)
     container.refused(_REFUSED)
     container.accept("name")
@@ -126,7 +126,7 @@ def _environment(container: Part, sources: Sources) -> tuple[dict[str, str], lis
         with part:
             name = part.text("name")
             if not _NAME.fullmatch(name):
-                part.problem("name", f"cannot be a variable: {quoted(name)}")
+                part.problem("name", f"cannot be a variable: {quote(name)}")
             if part.has("valueFrom"):
                 value, is_index = sources.value(part, name)
                 if is_index:
@@ -139,7 +139,7 @@ def _environment(container: Part, sources: Sources) -> tuple[dict[str, str], lis
     return found, indices
 
 
-def mounts(container: Part, volumes: Mapping[str, Part]) -> None:
+def check_mounts(container: Part, volumes: Mapping[str, Part]) -> None:
     """Refuse volumes that a process would miss; folders of the node that keep their path are there anyway."""
     for part in container.parts("volumeMounts"):
         with part:
@@ -150,7 +150,7 @@ def mounts(container: Part, volumes: Mapping[str, Part]) -> None:
             )
             volume = volumes.get(name)
             if volume is None:
-                part.problem("name", f"names no volume: {quoted(name)}")
+                part.problem("name", f"names no volume: {quote(name)}")
             elif volume.has("emptyDir") and target.rstrip("/") in _THERE:
                 part.warn(
                     "mountPath", f"is the node's own {target}, not an empty folder that goes with the job"
@@ -171,7 +171,7 @@ def mounts(container: Part, volumes: Mapping[str, Part]) -> None:
                 kind = next((key for key in volume.names() if key != "name"), "volume")
                 part.problem(
                     "name",
-                    f"{quoted(name)} ({kind}) is not there for a process: put its files under {target} on the node, "
+                    f"{quote(name)} ({kind}) is not there for a process: put its files under {target} on the node, "
                     "and take the volume out",
                 )
 
@@ -184,11 +184,11 @@ def volumes_of(container: Part, volumes: Mapping[str, Part]) -> list[str]:
             name, target, below = part.text("name"), part.text("mountPath").rstrip("/"), part.text("subPath")
             part.accept("mountPropagation", "recursiveReadOnly")
             part.refused({"subPathExpr": "write it out as subPath"})
-            only_read = part.get("readOnly", boolean, False)
+            only_read = part.get("readOnly", parse_boolean, False)
             volume = volumes.get(name)
             source = ""
             if volume is None:
-                part.problem("name", f"names no volume: {quoted(name)}")
+                part.problem("name", f"names no volume: {quote(name)}")
             elif volume.has("emptyDir"):
                 source = name
                 if below:
@@ -200,11 +200,11 @@ def volumes_of(container: Part, volumes: Mapping[str, Part]) -> list[str]:
                 kind = next((key for key in volume.names() if key != "name"), "volume")
                 part.problem(
                     "name",
-                    f"{quoted(name)} ({kind}) is not there for a job: put its files on the node, and mount them as a "
+                    f"{quote(name)} ({kind}) is not there for a job: put its files on the node, and mount them as a "
                     "hostPath",
                 )
             if not target.startswith("/"):
-                part.problem("mountPath", f"must be an absolute path, not {quoted(target)}")
+                part.problem("mountPath", f"must be an absolute path, not {quote(target)}")
             # Every container has the node's shared memory, or the job's own.
             elif source and not (target == "/dev/shm" and not source.startswith("/")):
                 found.append(f"{source}:{target}{':ro' if only_read else ''}")

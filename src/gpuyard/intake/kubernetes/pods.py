@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from gpuyard.errors import quoted
-from gpuyard.intake.kubernetes.containers import boxed, mounts, process, volumes_of
-from gpuyard.intake.kubernetes.resources import resources
+from gpuyard.errors import quote
+from gpuyard.intake.kubernetes.containers import check_mounts, container_fields, process_fields, volumes_of
+from gpuyard.intake.kubernetes.resources import resource_fields
 from gpuyard.intake.kubernetes.sources import Sources
 from gpuyard.intake.kubernetes.tree import Part, whole
 from gpuyard.intake.names import is_segment
-from gpuyard.model.gpu_names import models_called
+from gpuyard.model.gpu_names import find_models
 from gpuyard.wire.job_fields import LIMIT_S_MAX
 
 POOL_LABELS = (
@@ -61,14 +61,14 @@ _REFUSED = {
 _NOT_RESIZED = {"resizePolicy": "a job keeps what it got"}
 
 
-def pod(spec: Part, sources: Sources, *, host_process: bool) -> dict[str, Any]:
+def pod_fields(spec: Part, sources: Sources, *, host_process: bool) -> dict[str, Any]:
     """Fields of a job for the spec of a pod."""
     found = _process(spec, sources) if host_process else _containers(spec, sources)
     klass = spec.text("priorityClassName")
     if klass:
         found["class"] = klass
         if not is_segment(klass):
-            spec.problem("priorityClassName", f"cannot be a class: {quoted(klass)}")
+            spec.problem("priorityClassName", f"cannot be a class: {quote(klass)}")
     if spec.has("activeDeadlineSeconds"):
         found["time_limit_s"] = spec.get("activeDeadlineSeconds", whole(1, LIMIT_S_MAX), 1)
     with spec.part("nodeSelector") as selector:
@@ -90,8 +90,8 @@ def _process(spec: Part, sources: Sources) -> dict[str, Any]:
     volumes = {part.text("name"): part for part in spec.parts("volumes")}
     for container in containers[:1]:
         with container:
-            found |= process(container, sources) | resources(container)
-            mounts(container, volumes)
+            found |= process_fields(container, sources) | resource_fields(container)
+            check_mounts(container, volumes)
             container.left_out(_NOT_RESIZED)
     return found
 
@@ -131,11 +131,11 @@ def _container(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What a container runs, and what it asks for."""
     with container:
-        found = boxed(container, sources)
+        found = container_fields(container, sources)
         seen = volumes_of(container, volumes)
         container.left_out(_NOT_RESIZED)
         container.accept("restartPolicy")
-        return found | ({"volumes": seen} if seen else {}), resources(container)
+        return found | ({"volumes": seen} if seen else {}), resource_fields(container)
 
 
 def _further(found: dict[str, Any], container: Part, *, init: bool) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def _selected(selector: Part) -> dict[str, Any]:
     for key in selector.names():
         value = selector.text(key)
         if key in MODEL_LABELS:
-            found["gpu_models"] = list(models_called(value))
+            found["gpu_models"] = list(find_models(value))
         elif key in POOL_LABELS:
             found["pools"] = [value]
         elif key == "kubernetes.io/hostname":

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from gpuyard.errors import quoted
+from gpuyard.errors import quote
 from gpuyard.intake.kubernetes.tree import Part
 
 _QUANTITY = re.compile(
@@ -28,7 +28,7 @@ def quantity(text: str) -> Fraction:
     """The number that a quantity stands for; else `ValueError` with the rest of a sentence."""
     match = _QUANTITY.fullmatch(text)
     if not match:
-        raise ValueError(f"must be a quantity such as 2, 500m or 64Gi, not {quoted(text)}")
+        raise ValueError(f"must be a quantity such as 2, 500m or 64Gi, not {quote(text)}")
     figure, unit = Fraction(match[1]), match[2]
     if unit in _BINARY:
         value = figure * Fraction(1024) ** _BINARY[unit]
@@ -37,7 +37,7 @@ def quantity(text: str) -> Fraction:
     else:
         value = figure * Fraction(10) ** int(unit[1:])
     if value < 0:
-        raise ValueError(f"must not be negative, not {quoted(text)}")
+        raise ValueError(f"must not be negative, not {quote(text)}")
     return value
 
 
@@ -45,7 +45,7 @@ def cores(text: str) -> float | int:
     """Cores, to a thousandth and rounded up to it as Kubernetes does."""
     milli = -((-quantity(text) * 1000) // 1)
     if milli > _CORES_MAX * 1000:
-        raise ValueError(f"must be at most {_CORES_MAX} cores, not {quoted(text)}")
+        raise ValueError(f"must be at most {_CORES_MAX} cores, not {quote(text)}")
     return int(milli) // 1000 if milli % 1000 == 0 else int(milli) / 1000
 
 
@@ -53,7 +53,7 @@ def memory_mib(text: str) -> int:
     """Memory in MiB, rounded up."""
     value = int(-((-quantity(text) / _MIB) // 1))
     if value > _MEMORY_MIB_MAX:
-        raise ValueError(f"must be at most 1024Ti, not {quoted(text)}")
+        raise ValueError(f"must be at most 1024Ti, not {quote(text)}")
     return value
 
 
@@ -61,7 +61,7 @@ def devices(text: str) -> int:
     """A number of devices: whole ones only."""
     value = quantity(text)
     if value.denominator != 1 or value > _CORES_MAX:
-        raise ValueError(f"must be a whole number of devices, not {quoted(text)}")
+        raise ValueError(f"must be a whole number of devices, not {quote(text)}")
     return int(value)
 
 
@@ -70,7 +70,7 @@ MIG = "nvidia.com/mig-"
 _NOT_COUNTED = {"ephemeral-storage": "disk space is not counted"}
 
 
-def resources(container: Part) -> dict[str, Any]:
+def resource_fields(container: Part) -> dict[str, Any]:
     """Fields of a job for `resources` of a container."""
     with container.part("resources") as both:
         if both.has("claims"):
@@ -136,4 +136,4 @@ def _others(part: Part) -> None:
         if key.startswith("hugepages-"):
             part.left_out({key: "huge pages are not counted"})
         elif "/" in key and key != GPU and not key.startswith(MIG):
-            part.refused({key: f"a yard has no {quoted(key)}"})
+            part.refused({key: f"a yard has no {quote(key)}"})

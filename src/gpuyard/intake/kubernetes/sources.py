@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gpuyard.config.document import BYTES_MAX
-from gpuyard.errors import quoted
+from gpuyard.errors import quote
 from gpuyard.intake.documents import Document
-from gpuyard.intake.kubernetes.tree import Findings, Part, boolean
+from gpuyard.intake.kubernetes.tree import Findings, Part, parse_boolean
 from gpuyard.keys.problems import ConfigError, Problem
 
 CONFIG_MAP, SECRET = "ConfigMap", "Secret"
@@ -89,7 +89,7 @@ class Sources:
 
     def _of_key(self, part: Part, reference: Part, kind: str, variable: str) -> str | None:
         name, key = reference.text("name"), reference.text("key")
-        optional = reference.get("optional", boolean, False)
+        optional = reference.get("optional", parse_boolean, False)
         values = self.data.get((kind, name))
         if values is not None and key in values:
             return self.take(part, "valueFrom", values[key])
@@ -98,11 +98,11 @@ class Sources:
         if values is None:
             part.problem(
                 "valueFrom",
-                f"of {variable} cannot be served: {kind} {quoted(name)} is not in this file; "
+                f"of {variable} cannot be served: {kind} {quote(name)} is not in this file; "
                 "put it there, or write a value",
             )
         else:
-            part.problem("valueFrom", f"of {variable}: {kind} {quoted(name)} has no key {quoted(key)}")
+            part.problem("valueFrom", f"of {variable}: {kind} {quote(name)} has no key {quote(key)}")
         return ""
 
     def all_of(self, part: Part) -> dict[str, str]:
@@ -113,12 +113,12 @@ class Sources:
                 continue
             with part.part(ref) as reference:
                 name = reference.text("name")
-                optional = reference.get("optional", boolean, False)
+                optional = reference.get("optional", parse_boolean, False)
             values = self.data.get((kind, name))
             if values is None and not optional:
                 part.problem(
                     ref,
-                    f"cannot be served: {kind} {quoted(name)} is not in this file; put it there, "
+                    f"cannot be served: {kind} {quote(name)} is not in this file; put it there, "
                     "or write its variables as env",
                 )
             return {prefix + key: self.take(part, ref, value) for key, value in (values or {}).items()}

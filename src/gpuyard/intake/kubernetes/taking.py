@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gpuyard.errors import BadInput, quoted, remedy
-from gpuyard.intake.documents import Document, documents
-from gpuyard.intake.kubernetes.pods import pod
+from gpuyard.errors import BadInput, quote, suggest
+from gpuyard.intake.documents import Document, parse_documents
+from gpuyard.intake.kubernetes.pods import pod_fields
 from gpuyard.intake.kubernetes.sources import CONFIG_MAP, SECRET, Sources
-from gpuyard.intake.kubernetes.tree import Findings, Part, boolean, whole
-from gpuyard.intake.names import is_tenant, job_name
+from gpuyard.intake.kubernetes.tree import Findings, Part, parse_boolean, whole
+from gpuyard.intake.names import is_tenant, mend_job_name
 from gpuyard.intake.values import Caller, Form, Intake, SubmitOptions
 from gpuyard.wire.job_fields import ARRAY_TASKS_MAX, JOB_FIELDS, LABELS_MAX, LIMIT_S_MAX, label_fault
 
@@ -70,7 +70,7 @@ def read_kubernetes(text: str, file: str, caller: Caller) -> list[Intake]:
     """Every job of a file of manifests; `ConfigError` with every problem and its place otherwise."""
     findings = Findings(file)
     found = []
-    everything = documents(text, file)
+    everything = parse_documents(text, file)
     sources = Sources.of(everything, findings)
     for each in everything:
         findings.problems += each.problems
@@ -78,7 +78,7 @@ def read_kubernetes(text: str, file: str, caller: Caller) -> list[Intake]:
         kind = root.text("kind")
         if kind in _BESIDE:
             if kind not in (CONFIG_MAP, SECRET):
-                root.warn("kind", f"{quoted(kind)} is not served and left out: a yard has none")
+                root.warn("kind", f"{quote(kind)} is not served and left out: a yard has none")
             continue
         job = _job(each, findings, caller, sources)
         warnings = tuple(sorted(dict.fromkeys(findings.warnings)))
@@ -100,12 +100,12 @@ def _job(document: Document, findings: Findings, caller: Caller, sources: Source
         kind, version = root.text("kind"), root.text("apiVersion")
         root.accept("status")
         if kind not in _KINDS:
-            instead = _INSTEAD.get(kind) or f"a yard takes Pods and Jobs; {remedy(kind, _KINDS, 'kinds')}"
-            root.problem("kind", f"{quoted(kind)} cannot be served: {instead}")
+            instead = _INSTEAD.get(kind) or f"a yard takes Pods and Jobs; {suggest(kind, _KINDS, 'kinds')}"
+            root.problem("kind", f"{quote(kind)} cannot be served: {instead}")
             root.accept(*root.names())
             return {}
         if version != _KINDS[kind]:
-            root.problem("apiVersion", f"of a {kind} is {_KINDS[kind]}, not {quoted(version)}")
+            root.problem("apiVersion", f"of a {kind} is {_KINDS[kind]}, not {quote(version)}")
         job, queued = _metadata(root)
         sources.namespace = job.get("tenant", "")
         with root.part("spec") as spec:
@@ -122,7 +122,7 @@ def _metadata(root: Part) -> tuple[dict[str, Any], bool]:
     with root.part("metadata") as metadata:
         name = metadata.text("name") or metadata.text("generateName").rstrip("-")
         if name:
-            found["name"] = job_name(name)
+            found["name"] = mend_job_name(name)
         else:
             metadata.problem("name", "is missing: give 'name' or 'generateName'")
         metadata.accept(
@@ -132,12 +132,12 @@ def _metadata(root: Part) -> tuple[dict[str, Any], bool]:
         if tenant and tenant != "default":
             found["tenant"] = tenant
             if not is_tenant(tenant):
-                metadata.problem("namespace", f"cannot be a tenant: {quoted(tenant)}")
+                metadata.problem("namespace", f"cannot be a tenant: {quote(tenant)}")
         queue = Part(metadata.part("labels").node, "", root.findings).text(_QUEUE)
         if queue:
             metadata.warn(
                 "labels",
-                f"name the queue {quoted(queue)}, which is not used: the yard queues by tenant and class",
+                f"name the queue {quote(queue)}, which is not used: the yard queues by tenant and class",
             )
         if labels := _labels(metadata):
             found["labels"] = labels
@@ -157,9 +157,9 @@ def _labels(metadata: Part) -> dict[str, str]:
             value = part.text(key)
             fault = label_fault(key, value)
             if fault:
-                metadata.warn(kind, f"{quoted(key)} is left out: {fault}")
+                metadata.warn(kind, f"{quote(key)} is left out: {fault}")
             elif len(found) >= LABELS_MAX:
-                metadata.warn(kind, f"{quoted(key)} is left out: a job has up to {LABELS_MAX} labels")
+                metadata.warn(kind, f"{quote(key)} is left out: a job has up to {LABELS_MAX} labels")
             else:
                 found.setdefault(key, value)
     return found
@@ -171,16 +171,16 @@ def _joined(own: Mapping[str, str], metadata: Part) -> dict[str, str]:
     for key, value in own.items():
         if found.setdefault(key, value) != value:
             metadata.warn(
-                "labels", f"{quoted(key)} is {quoted(found[key])}, as here: the Job has {quoted(value)}"
+                "labels", f"{quote(key)} is {quote(found[key])}, as here: the Job has {quote(value)}"
             )
     for key in list(found)[LABELS_MAX:]:
         del found[key]
-        metadata.warn("labels", f"{quoted(key)} of the Job is left out: a job has up to {LABELS_MAX} labels")
+        metadata.warn("labels", f"{quote(key)} of the Job is left out: a job has up to {LABELS_MAX} labels")
     return found
 
 
 def _of_pod(spec: Part, caller: Caller, sources: Sources) -> dict[str, Any]:
-    found = pod(spec, sources, host_process=caller.host_process)
+    found = pod_fields(spec, sources, host_process=caller.host_process)
     policy = spec.text("restartPolicy", "Always")
     if policy == "Always":
         spec.warn("restartPolicy", "Always is not served: a job ends when its command ends")
@@ -188,7 +188,7 @@ def _of_pod(spec: Part, caller: Caller, sources: Sources) -> dict[str, Any]:
         found["retries"] = _RETRIES_MAX
         spec.warn("restartPolicy", f"OnFailure has no end; it is tried again {_RETRIES_MAX} times here")
     elif policy != "Never":
-        spec.problem("restartPolicy", f"must be Always, OnFailure or Never, not {quoted(policy)}")
+        spec.problem("restartPolicy", f"must be Always, OnFailure or Never, not {quote(policy)}")
     return found
 
 
@@ -201,10 +201,10 @@ def _of_job(
             metadata.accept(*metadata.names())
             labels = _joined(own, metadata)
         with template.part("spec") as below:
-            found = pod(below, sources, host_process=caller.host_process)
+            found = pod_fields(below, sources, host_process=caller.host_process)
             policy = below.text("restartPolicy", "Always")
             if policy not in ("Never", "OnFailure"):
-                below.problem("restartPolicy", f"of a Job must be Never or OnFailure, not {quoted(policy)}")
+                below.problem("restartPolicy", f"of a Job must be Never or OnFailure, not {quote(policy)}")
     if labels:
         found["labels"] = labels
     backoff = spec.get("backoffLimit", whole(0, 2**31 - 1), _BACKOFF_LIMIT)
@@ -216,7 +216,7 @@ def _of_job(
         limit = spec.get("activeDeadlineSeconds", whole(1, LIMIT_S_MAX), 1)
         found["time_limit_s"] = min(limit, found.get("time_limit_s", limit))
         spec.warn("activeDeadlineSeconds", "holds for each attempt here, not for all of them together")
-    if spec.get("suspend", boolean, False):
+    if spec.get("suspend", parse_boolean, False):
         if queued:
             spec.warn("suspend", "is lifted: Kueue would let it start in its turn, and so does the yard")
         else:
@@ -231,7 +231,7 @@ def _tasks(spec: Part) -> dict[str, Any]:
     """Completions as an array, with at most `parallelism` tasks at a time."""
     mode = spec.text("completionMode", "NonIndexed")
     if mode not in ("NonIndexed", "Indexed"):
-        spec.problem("completionMode", f"must be NonIndexed or Indexed, not {quoted(mode)}")
+        spec.problem("completionMode", f"must be NonIndexed or Indexed, not {quote(mode)}")
     parallel = spec.get("parallelism", whole(0, ARRAY_TASKS_MAX), 1)
     completions = spec.get("completions", whole(1, ARRAY_TASKS_MAX), 0)
     found: dict[str, Any] = {}

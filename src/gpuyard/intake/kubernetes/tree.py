@@ -4,7 +4,7 @@ from collections.abc import Callable
 from collections.abc import Mapping as MappingType
 from typing import TypeVar
 
-from gpuyard.errors import quoted
+from gpuyard.errors import quote
 from gpuyard.intake.documents import Mapping, Node, Scalar, Sequence
 from gpuyard.intake.values import Warning
 from gpuyard.keys.problems import ConfigError, Position, Problem
@@ -156,10 +156,10 @@ class Part:
         self._asked.update(keys)
 
 
-def boolean(text: str) -> bool:
+def parse_boolean(text: str) -> bool:
     """`true` or `false`."""
     if text not in ("true", "false"):
-        raise ValueError(f"must be true or false, not {quoted(text)}")
+        raise ValueError(f"must be true or false, not {quote(text)}")
     return text == "true"
 
 
@@ -168,7 +168,7 @@ def whole(least: int, most: int) -> Callable[[str], int]:
 
     def parse(text: str) -> int:
         if not (text.isascii() and text.isdecimal()) or not least <= int(text[:12]) <= most:
-            raise ValueError(f"must be a whole number from {least} to {most}, not {quoted(text)}")
+            raise ValueError(f"must be a whole number from {least} to {most}, not {quote(text)}")
         return int(text)
 
     return parse

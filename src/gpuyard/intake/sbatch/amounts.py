@@ -7,7 +7,7 @@ Every function raises `ValueError` with the rest of a sentence that starts with 
 
 import re
 
-from gpuyard.errors import quoted
+from gpuyard.errors import quote
 
 COUNT_MAX = 1_000_000
 MEMORY_MIB_MAX = 1 << 30
@@ -25,37 +25,37 @@ _MIB = {"K": 1 / 1024, "M": 1, "": 1, "G": 1024, "T": 1024 * 1024}
 def count(text: str) -> int:
     """A number of something, above zero."""
     if not _COUNT.fullmatch(text) or not 0 < int(text) <= COUNT_MAX:
-        raise ValueError(f"must be a whole number from 1 to {COUNT_MAX}, not {quoted(text)}")
+        raise ValueError(f"must be a whole number from 1 to {COUNT_MAX}, not {quote(text)}")
     return int(text)
 
 
-def node_range(text: str) -> tuple[int, int]:
+def parse_node_range(text: str) -> tuple[int, int]:
     """`2`, `2-4` or `1k`: the least and the largest number of nodes."""
     match = _NODES.fullmatch(text)
     if not match:
-        raise ValueError(f"must be a number of nodes such as 2, or a range such as 2-4, not {quoted(text)}")
+        raise ValueError(f"must be a number of nodes such as 2, or a range such as 2-4, not {quote(text)}")
     least = int(match[1]) * _FACTORS[match[2].lower()]
     most = int(match[3]) * _FACTORS[match[4].lower()] if match[3] else least
     if not 0 < least <= most <= COUNT_MAX:
-        raise ValueError(f"must be at least one node, and a range must go up, not {quoted(text)}")
+        raise ValueError(f"must be at least one node, and a range must go up, not {quote(text)}")
     return least, most
 
 
-def memory_mib(text: str) -> int:
+def parse_memory_mib(text: str) -> int:
     """`4G`, `512`, `2000K`: in MiB by default, rounded up to whole ones. 0: all memory of a node."""
     match = _MEMORY.fullmatch(text)
     if not match:
         raise ValueError(
-            f"must be an amount such as 512M, 4G or 1T, whole and without spaces, not {quoted(text)}"
+            f"must be an amount such as 512M, 4G or 1T, whole and without spaces, not {quote(text)}"
         )
     figure, unit = int(match[1]), match[2].upper()
     value = -(-figure // 1024) if unit == "K" else figure * int(_MIB[unit])
     if value > MEMORY_MIB_MAX:
-        raise ValueError(f"must be at most {MEMORY_MIB_MAX // 1024**2}T, not {quoted(text)}")
+        raise ValueError(f"must be at most {MEMORY_MIB_MAX // 1024**2}T, not {quote(text)}")
     return value
 
 
-def minutes(text: str) -> int:
+def parse_minutes(text: str) -> int:
     """A time limit in minutes, seconds rounded up as in sbatch; 0: none.
 
     `M`, `M:S`, `H:M:S`, `D-H`, `D-H:M`, `D-H:M:S`: after days the first number is hours; without days the last but one
@@ -66,12 +66,12 @@ def minutes(text: str) -> int:
     match = _TIME.fullmatch(text)
     if not match or not (match[1] or match[2]):
         raise ValueError(
-            f"must be minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S, not {quoted(text)}{_meant(text)}"
+            f"must be minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S, not {quote(text)}{_meant(text)}"
         )
     days, first, second, third = match[1], int(match[2] or 0), match[3], match[4]
     if days is not None:
         if (second or third) and not match[2]:
-            raise ValueError(f"must have hours after the days, not {quoted(text)}")
+            raise ValueError(f"must have hours after the days, not {quote(text)}")
         seconds = ((int(days) * 24 + first) * 60 + int(second or 0)) * 60 + int(third or 0)
     elif third is not None:
         seconds = (first * 60 + int(second)) * 60 + int(third)
@@ -79,7 +79,7 @@ def minutes(text: str) -> int:
         seconds = first * 60 + int(second or 0)
     value = -(-seconds // 60)
     if value > MINUTES_MAX:
-        raise ValueError(f"must be at most ten years, not {quoted(text)}")
+        raise ValueError(f"must be at most ten years, not {quote(text)}")
     return value
 
 

@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from gpuyard.errors import quoted
+from gpuyard.errors import quote
 from gpuyard.wire.job_fields import ARRAY_TASKS_MAX, TEXT_MAX
 
 _PART = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
@@ -19,7 +19,7 @@ class Array(NamedTuple):
     """How many may run at a time; 0: all."""
 
 
-def array(text: str) -> Array:
+def parse_array(text: str) -> Array:
     """An array; else `ValueError` with the rest of a sentence."""
     indices, limit = _limited(text.strip().strip("[]"))
     parts: list[str] = []
@@ -27,18 +27,18 @@ def array(text: str) -> Array:
     for part in filter(None, indices.split(",")):
         match = _PART.fullmatch(part)
         if not match:
-            raise ValueError(f"must be written as 0-9, 1,3,5 or 1-10:2%4, not {quoted(text)}")
+            raise ValueError(f"must be written as 0-9, 1,3,5 or 1-10:2%4, not {quote(text)}")
         first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
         if last < first or step == 0:
             instead = f"{last}-{first}" if last < first else f"{first}-{last}"
-            raise ValueError(f"has a range that goes nowhere: {quoted(part)}; write {instead}")
+            raise ValueError(f"has a range that goes nowhere: {quote(part)}; write {instead}")
         if (last - first) // step + 1 + len(seen) > ARRAY_TASKS_MAX:
             raise ValueError(f"has more than {ARRAY_TASKS_MAX} tasks; split it into several arrays")
         seen.update(range(first, last + 1, step))
         each = str(first) if first == last else f"{first}-{last}"
         parts.append(each if step == 1 or first == last else f"{each}:{step}")
     if not parts:
-        raise ValueError(f"must be written as 0-9, 1,3,5 or 1-10:2%4, not {quoted(text)}")
+        raise ValueError(f"must be written as 0-9, 1,3,5 or 1-10:2%4, not {quote(text)}")
     written = ",".join(parts)
     if len(written) > TEXT_MAX:
         written = _compressed(sorted(seen))
@@ -65,5 +65,5 @@ def _limited(text: str) -> tuple[str, int]:
         return text, 0
     figure, comma, rest = after.partition(",")
     if figure and not re.fullmatch(r"[0-9]{1,9}", figure):
-        raise ValueError(f"must have a number after '%', not {quoted(figure)}")
+        raise ValueError(f"must have a number after '%', not {quote(figure)}")
     return before + comma + rest, int(figure or 0)

@@ -16,7 +16,7 @@ _EXCLUDE_EACH_OTHER = (
 )
 
 
-def concluded(said: Reading, values: Values) -> Reading:
+def conclude(said: Reading, values: Values) -> Reading:
     """The reading with its numbers of nodes and tasks settled as far as Slurm settles them."""
     for name, other in _EXCLUDE_EACH_OTHER:
         if values.has(name) and values.has(other):

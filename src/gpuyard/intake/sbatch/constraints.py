@@ -7,9 +7,9 @@ understood; anything else is checked for balanced brackets and passed on.
 import re
 from typing import NamedTuple
 
-from gpuyard.errors import quoted
+from gpuyard.errors import quote
 from gpuyard.model import CATALOGUE
-from gpuyard.model.gpu_names import models_called
+from gpuyard.model.gpu_names import find_models
 from gpuyard.wire.job_fields import TEXT_MAX
 
 _ALLOWED = re.compile(r"[A-Za-z0-9_.=,:!&|*()\[\] -]+")
@@ -24,11 +24,11 @@ class Constraint(NamedTuple):
     """The remaining features."""
 
 
-def constraint(text: str, *, with_gpus: bool) -> Constraint:
+def parse_constraint(text: str, *, with_gpus: bool) -> Constraint:
     """The constraint of a job; else `ValueError` with the rest of a sentence."""
     words = text.strip()
     if not words or len(words) > TEXT_MAX or not _ALLOWED.fullmatch(words) or not _balanced(words):
-        raise ValueError(f"must be features such as a100, 'a100|h100' or 'intel&ib', not {quoted(text)}")
+        raise ValueError(f"must be features such as a100, 'a100|h100' or 'intel&ib', not {quote(text)}")
     bare = words[1:-1] if words.startswith("[") and words.endswith("]") else words
     if not with_gpus or re.search(r"[*!()\[\]]", bare) or ("|" in bare and re.search("[&,]", bare)):
         return Constraint((), words)
@@ -43,7 +43,7 @@ def constraint(text: str, *, with_gpus: bool) -> Constraint:
 
 
 def _models(word: str) -> tuple[str, ...]:
-    found = models_called(word)
+    found = find_models(word)
     return found if found[0] in CATALOGUE else ()
 
 

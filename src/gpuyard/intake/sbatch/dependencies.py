@@ -3,7 +3,7 @@
 import re
 from typing import Any, NamedTuple
 
-from gpuyard.errors import quoted, remedy
+from gpuyard.errors import quote, suggest
 from gpuyard.wire.job_fields import DEPENDENCIES_MAX, DEPENDENCY_KINDS
 
 _NOT_SERVED = {
@@ -21,12 +21,12 @@ class Dependencies(NamedTuple):
     any_will_do: bool
 
 
-def dependencies(text: str) -> Dependencies:
+def parse_dependencies(text: str) -> Dependencies:
     """What has to happen first; else `ValueError` with the rest of a sentence."""
     if not text.strip():
         return Dependencies((), False)
     if "?" in text and "," in text:
-        raise ValueError(f"mixes ',' (all of them) and '?' (any of them): {quoted(text)}")
+        raise ValueError(f"mixes ',' (all of them) and '?' (any of them): {quote(text)}")
     found: dict[tuple[tuple[str, Any], ...], dict[str, Any]] = {}
     for part in re.split(r"[,?](?![^\[]*\])", text):
         for each in _part(part.strip(), text):
@@ -45,18 +45,18 @@ def _part(part: str, text: str) -> list[dict[str, Any]]:
     if kind == "singleton" and not sign:
         return [{"kind": "singleton"}]
     if kind in _NOT_SERVED:
-        raise ValueError(f"{quoted(kind)} is not served: {_NOT_SERVED[kind]}")
+        raise ValueError(f"{quote(kind)} is not served: {_NOT_SERVED[kind]}")
     if kind not in DEPENDENCY_KINDS:
-        raise ValueError(f"has an unknown kind {quoted(kind)}; {remedy(kind, DEPENDENCY_KINDS, 'kinds')}")
+        raise ValueError(f"has an unknown kind {quote(kind)}; {suggest(kind, DEPENDENCY_KINDS, 'kinds')}")
     if not sign or kind == "singleton":
-        raise ValueError(f"must be written as afterok:12:13, not {quoted(text)}")
+        raise ValueError(f"must be written as afterok:12:13, not {quote(text)}")
     return [each for job in jobs.split(":") for each in _job(kind, job.strip())]
 
 
 def _job(kind: str, job: str) -> list[dict[str, Any]]:
     match = _JOB.fullmatch(job)
     if not match or int(match[1]) == 0:
-        raise ValueError(f"must name jobs by their number, as in {kind}:12, not {quoted(job)}")
+        raise ValueError(f"must name jobs by their number, as in {kind}:12, not {quote(job)}")
     each: dict[str, Any] = {"kind": kind, "job": int(match[1])}
     delay = {"delay_s": int(match[3]) * 60} if match[3] and int(match[3]) else {}
     task = match[2]
@@ -72,7 +72,7 @@ def _tasks(text: str) -> list[int]:
     for part in text.strip("[]").split(","):
         first, _, last = part.partition("-")
         if not first.isdecimal() or not (last or first).isdecimal():
-            raise ValueError(f"must name tasks as in 12_[1-3], not {quoted(text)}")
+            raise ValueError(f"must name tasks as in 12_[1-3], not {quote(text)}")
         if int(last or first) - int(first) >= DEPENDENCIES_MAX:
             raise ValueError(f"names more than {DEPENDENCIES_MAX} jobs")
         found += range(int(first), int(last or first) + 1)

@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from gpuyard.errors import quoted
+from gpuyard.errors import quote
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -28,7 +28,7 @@ def export(text: str) -> Export:
         elif not sign and name.upper() in ("NONE", "NIL"):
             continue
         elif not _NAME.fullmatch(name):
-            raise ValueError(f"must be ALL, NONE or names of variables, not {quoted(part)}")
+            raise ValueError(f"must be ALL, NONE or names of variables, not {quote(part)}")
         elif sign:
             values[name] = value
         else:

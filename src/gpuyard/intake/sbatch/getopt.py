@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpuyard.errors import listed, quoted, remedy
+from gpuyard.errors import names_text, quote, suggest
 from gpuyard.getopt import Fault, Opt, getopt
 from gpuyard.intake.sbatch.options import GONE, OPTIONS
 from gpuyard.intake.sbatch.words import Word
@@ -29,7 +29,7 @@ class Unreadable(ValueError):
         self.line = line
 
 
-def options_of(words: Sequence[Word]) -> tuple[list[GivenOption], list[Word]]:
+def parse_options(words: Sequence[Word]) -> tuple[list[GivenOption], list[Word]]:
     """Options up to the first word that is none, then that word and all after it; else `Unreadable`."""
     try:
         found, rest = getopt([word.text for word in words], OPTIONS)
@@ -53,12 +53,12 @@ def _message(fault: Fault, word: str) -> str:
     if fault.why == "no value":
         return f"{spelled} needs a value"
     if fault.close:
-        names = listed(f"--{option.name}" for option in fault.close)
-        return f"{quoted(spelled)} may be {names}; write the whole name"
+        names = names_text(f"--{option.name}" for option in fault.close)
+        return f"{quote(spelled)} may be {names}; write the whole name"
     if not spelled.startswith("--"):
-        return f"unknown option {quoted(spelled)} in {quoted(word)}"
+        return f"unknown option {quote(spelled)} in {quote(word)}"
     if spelled[2:] in GONE:
         instead = f"; it is --{GONE[spelled[2:]]} now" if GONE[spelled[2:]] else ""
         return f"sbatch has no option {spelled} any more{instead}"
-    choice = remedy(spelled, [f"--{option.name}" for option in OPTIONS], "options")
-    return f"unknown option {quoted(spelled)}; {choice}"
+    choice = suggest(spelled, [f"--{option.name}" for option in OPTIONS], "options")
+    return f"unknown option {quote(spelled)}; {choice}"

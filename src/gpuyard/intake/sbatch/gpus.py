@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gpuyard.errors import quoted
+from gpuyard.errors import quote
 
 _FACTORS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4, "p": 1024**5}
 _COUNT = re.compile(r"([0-9]{1,9})([kmgtp]?)", re.IGNORECASE)
@@ -32,12 +32,12 @@ class Gres(NamedTuple):
     """Resources other than GPUs, as written."""
 
 
-def gpus(text: str) -> Gpus:
+def parse_gpus(text: str) -> Gpus:
     """`4`, `a100:4` or `a100`."""
     return _one([_entry(part, text) for part in text.split(",")], text)
 
 
-def gres(text: str) -> Gres:
+def parse_gres(text: str) -> Gres:
     """`gpu:2`, `gpu:a100:2,nvme:100`, `none`."""
     if text.lower() == "none" or not text:
         return Gres(None, ())
@@ -49,9 +49,9 @@ def gres(text: str) -> Gres:
         if words[0] == "gpu":
             found.append(_entry(words[2], text) if words[1] else Gpus(1))
         elif words[0] in SHARES:
-            raise ValueError(f"asks for a part of a GPU ({quoted(part)}), which is not served; ask for gpu:1")
+            raise ValueError(f"asks for a part of a GPU ({quote(part)}), which is not served; ask for gpu:1")
         elif not words[0]:
-            raise ValueError(f"has an empty entry: {quoted(text)}")
+            raise ValueError(f"has an empty entry: {quote(text)}")
         else:
             others.append(part.strip())
     return Gres(_one(found, text) if found else None, tuple(others))
@@ -64,13 +64,13 @@ def _entry(text: str, whole: str) -> Gpus:
     elif len(words) == 2:
         kind, number = words
     else:
-        raise ValueError(f"must be a number, or a type and a number such as a100:2, not {quoted(whole)}")
+        raise ValueError(f"must be a number, or a type and a number such as a100:2, not {quote(whole)}")
     match = _COUNT.fullmatch(number)
     if not match or not text or (kind and not _TYPE.fullmatch(kind)):
-        raise ValueError(f"must be a number, or a type and a number such as a100:2, not {quoted(whole)}")
+        raise ValueError(f"must be a number, or a type and a number such as a100:2, not {quote(whole)}")
     value = int(match[1]) * _FACTORS[match[2].lower()]
     if value > GPUS_MAX:
-        raise ValueError(f"must be at most {GPUS_MAX} GPUs, not {quoted(whole)}")
+        raise ValueError(f"must be at most {GPUS_MAX} GPUs, not {quote(whole)}")
     return Gpus(value, kind)
 
 
@@ -78,6 +78,6 @@ def _one(found: list[Gpus], text: str) -> Gpus:
     if len(found) > 1:
         kinds = {each.kind for each in found}
         if len(kinds) > 1:
-            raise ValueError(f"asks for GPUs of several types at once, which is not served: {quoted(text)}")
-        raise ValueError(f"names the same GPUs twice: {quoted(text)}")
+            raise ValueError(f"asks for GPUs of several types at once, which is not served: {quote(text)}")
+        raise ValueError(f"names the same GPUs twice: {quote(text)}")
     return found[0]

@@ -3,7 +3,7 @@
 import re
 
 from gpuyard.engines import name_lists
-from gpuyard.errors import quoted
+from gpuyard.errors import quote
 
 HOSTS_MAX = 10_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -16,5 +16,5 @@ def expand(text: str) -> list[str]:
         raise ValueError("names no node")
     for name in names:
         if not _NAME.fullmatch(name):
-            raise ValueError(f"has a name that no node can have: {quoted(name)}")
+            raise ValueError(f"has a name that no node can have: {quote(name)}")
     return list(names)

@@ -4,10 +4,10 @@ import posixpath
 import re
 from typing import Any
 
-from gpuyard.errors import quoted
+from gpuyard.errors import quote
 from gpuyard.intake.sbatch.reading import Values
 from gpuyard.intake.values import Caller
-from gpuyard.wire.image_names import reference
+from gpuyard.wire.image_names import full_reference
 
 _SCHEME = re.compile(r"(docker|oci)://")
 _ABSOLUTE = re.compile(r"/[^:]*")
@@ -22,7 +22,7 @@ def image_fields(values: Values, caller: Caller) -> dict[str, Any]:
         bundle = posixpath.normpath(posixpath.join(caller.cwd, values.text("container")))
         found["image"] = bundle
         if not bundle.startswith("/"):
-            values.problem("container", f"must be an absolute path here, not {quoted(bundle)}")
+            values.problem("container", f"must be an absolute path here, not {quote(bundle)}")
     elif values.has("container-image"):
         found["image"] = values.get("container-image", _image, "")
     none: list[str] = []
@@ -48,10 +48,10 @@ def _image(text: str) -> str:
     """`nvcr.io#nvidia/pytorch:24.01-py3` as enroot writes it, or a reference as it is."""
     plain = _SCHEME.sub("", text, count=1)
     if plain.endswith((".sqsh", ".squashfs", ".sif")):
-        raise ValueError(f"must be an image of a registry, not a file such as {quoted(text)}")
+        raise ValueError(f"must be an image of a registry, not a file such as {quote(text)}")
     if "://" in plain:
-        raise ValueError(f"must be an image of a registry, not {quoted(text)}")
-    return reference(plain)
+        raise ValueError(f"must be an image of a registry, not {quote(text)}")
+    return full_reference(plain)
 
 
 def _mounts(text: str) -> list[str]:
@@ -62,7 +62,7 @@ def _mounts(text: str) -> list[str]:
         target = target or source
         if not (_ABSOLUTE.fullmatch(source) and _ABSOLUTE.fullmatch(target)):
             raise ValueError(
-                f"must be /folder or /folder:/inside[:ro], in a list with commas, not {quoted(part)}"
+                f"must be /folder or /folder:/inside[:ro], in a list with commas, not {quote(part)}"
             )
         found.append(f"{source}:{target}{':ro' if 'ro' in flags.split('+') else ''}")
     return found

@@ -7,8 +7,8 @@ from the environment, and two written ones are an error.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from gpuyard.errors import quoted
-from gpuyard.intake.sbatch.getopt import GivenOption, Unreadable, options_of
+from gpuyard.errors import quote
+from gpuyard.intake.sbatch.getopt import GivenOption, Unreadable, parse_options
 from gpuyard.intake.sbatch.options import OPTIONS
 from gpuyard.intake.sbatch.words import Word
 from gpuyard.intake.values import refuse
@@ -59,7 +59,7 @@ def _put(settings: dict[str, Setting], setting: Setting, name: str) -> None:
 
 def _from_script(words: Sequence[Word], problems: list[tuple[int, str]]) -> list[GivenOption]:
     try:
-        found, rest = options_of(words)
+        found, rest = parse_options(words)
     except Unreadable as error:
         problems.append((error.line, str(error)))
         return []
@@ -68,7 +68,7 @@ def _from_script(words: Sequence[Word], problems: list[tuple[int, str]]) -> list
         if word.text in ("hetjob", "packjob"):
             text = "a heterogeneous job is not served: submit its parts as jobs of their own"
         else:
-            text = f"{quoted(word.text)} is not an option; a value with spaces needs quotes, a comment a '#'"
+            text = f"{quote(word.text)} is not an option; a value with spaces needs quotes, a comment a '#'"
         problems.append((word.line, text))
     return found
 
@@ -88,12 +88,12 @@ def _from_environment(environment: Mapping[str, str]) -> list[tuple[Setting, str
 
 def _from_arguments(arguments: Sequence[str], problems: list[tuple[int, str]]) -> list[GivenOption]:
     try:
-        found, rest = options_of([Word(text, 0) for text in arguments])
+        found, rest = parse_options([Word(text, 0) for text in arguments])
     except Unreadable as error:
         problems.append((0, f"command line: {error}"))
         return []
     if rest:
-        problems.append((0, f"command line: {quoted(rest[0].text)} is not an option"))
+        problems.append((0, f"command line: {quote(rest[0].text)} is not an option"))
     return found
 
 

@@ -7,7 +7,7 @@ tomorrow; without a year, a day that has passed means next year. The present tim
 import re
 from datetime import datetime, time, timedelta
 
-from gpuyard.errors import quoted
+from gpuyard.errors import quote
 
 _UNITS_S = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 7 * 86_400}
 _NOW = re.compile(r"now(?:\s*([+-])\s*([0-9]{1,9})\s*([a-z]*))?")
@@ -20,7 +20,7 @@ _GAP = re.compile(r"[\s,]+|-|t(?=[0-9])")
 _YEAR_MAX = 9000
 
 
-def moment(text: str, now: datetime) -> datetime:
+def parse_moment(text: str, now: datetime) -> datetime:
     """The moment, in the zone of `now`; else `ValueError` with the rest of a sentence.
 
     Without a zone, `now` is what the clock on the wall shows, and so is what it finds.
@@ -33,7 +33,7 @@ def moment(text: str, now: datetime) -> datetime:
             raise ValueError
     except (ValueError, OverflowError):
         example = "16:00, now+2hours, tomorrow, 2027-01-20T12:34 or 01/20/27"
-        raise ValueError(f"must be a time such as {example}, not {quoted(text)}") from None
+        raise ValueError(f"must be a time such as {example}, not {quote(text)}") from None
     return found
 
 

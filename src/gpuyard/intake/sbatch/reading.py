@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple, TypeVar
 
-from gpuyard.errors import quoted
+from gpuyard.errors import quote
 from gpuyard.intake.sbatch import amounts
 from gpuyard.intake.sbatch import gpus as gpu_amounts
-from gpuyard.intake.sbatch.arrays import Array, array
-from gpuyard.intake.sbatch.dependencies import Dependencies, dependencies
+from gpuyard.intake.sbatch.arrays import Array, parse_array
+from gpuyard.intake.sbatch.dependencies import Dependencies, parse_dependencies
 from gpuyard.intake.sbatch.exports import Export, export
 from gpuyard.intake.sbatch.gpus import Gpus
 from gpuyard.intake.sbatch.hostlists import expand
 from gpuyard.intake.sbatch.layers import MEMORY, Setting
-from gpuyard.intake.sbatch.moments import moment
+from gpuyard.intake.sbatch.moments import parse_moment
 from gpuyard.intake.values import Warning
 
 _SIGNAL = re.compile(r"(?:([RB]{1,2}):)?([A-Za-z0-9+]{1,12})(?:@([0-9]{0,5}))?", re.IGNORECASE)
@@ -44,7 +44,7 @@ def ahead(text: str) -> Ahead:
     """A signal; else `ValueError` with the rest of a sentence."""
     match = _SIGNAL.fullmatch(text)
     if not match:
-        raise ValueError(f"must be written as USR1@60 or B:USR1@60, not {quoted(text)}")
+        raise ValueError(f"must be written as USR1@60 or B:USR1@60, not {quote(text)}")
     marks = (match[1] or "").upper()
     seconds = int(match[3]) if match[3] else _DEFAULT_S
     if seconds > _AHEAD_S_MAX:
@@ -55,7 +55,7 @@ def ahead(text: str) -> Ahead:
 def _number(name: str, text: str) -> int:
     if name.isdecimal():
         if not 0 < int(name) <= _NUMBER_MAX:
-            raise ValueError(f"must name a signal from 1 to {_NUMBER_MAX}, not {quoted(text)}")
+            raise ValueError(f"must name a signal from 1 to {_NUMBER_MAX}, not {quote(text)}")
         return int(name)
     try:
         if name.upper().removeprefix("SIG").startswith("RT"):
@@ -63,7 +63,7 @@ def _number(name: str, text: str) -> int:
         return int(signal.Signals[f"SIG{name.upper().removeprefix('SIG')}"])
     except KeyError:
         raise ValueError(
-            f"names no signal: {quoted(name)}; for example USR1, USR2, TERM, INT or HUP"
+            f"names no signal: {quote(name)}; for example USR1, USR2, TERM, INT or HUP"
         ) from None
 
 
@@ -149,9 +149,9 @@ class Values:
 
 def read(values: Values, name: str, now: datetime) -> Reading:
     """The reading; `values` has all problems afterwards. `name` is for a job without its own."""
-    nodes_min, nodes_max = values.get("nodes", amounts.node_range, (0, 0))
+    nodes_min, nodes_max = values.get("nodes", amounts.parse_node_range, (0, 0))
     nobody: list[str] = []
-    gres = values.get("gres", gpu_amounts.gres, gpu_amounts.Gres(None, ()))
+    gres = values.get("gres", gpu_amounts.parse_gres, gpu_amounts.Gres(None, ()))
     memory = next((each for each in MEMORY if values.has(each)), "")
     return Reading(
         name=values.text("job-name") or name,
@@ -162,29 +162,29 @@ def read(values: Values, name: str, now: datetime) -> Reading:
         cpus_per_task=values.get("cpus-per-task", amounts.count, 1),
         cpus_per_gpu=values.get("cpus-per-gpu", amounts.count, 0),
         overcommit=values.has("overcommit"),
-        gpus=values.get("gpus", gpu_amounts.gpus, None),
+        gpus=values.get("gpus", gpu_amounts.parse_gpus, None),
         gpus_per_node=_per_node(values, gres.gpus),
-        gpus_per_task=values.get("gpus-per-task", gpu_amounts.gpus, None),
-        memory_mib=values.get(memory, amounts.memory_mib, 0) if memory else None,
+        gpus_per_task=values.get("gpus-per-task", gpu_amounts.parse_gpus, None),
+        memory_mib=values.get(memory, amounts.parse_memory_mib, 0) if memory else None,
         memory_per=memory,
-        minutes=values.get("time", amounts.minutes, None),
-        array=values.get("array", array, None),
-        dependencies=values.get("dependency", dependencies, _NO_DEPENDENCIES),
+        minutes=values.get("time", amounts.parse_minutes, None),
+        array=values.get("array", parse_array, None),
+        dependencies=values.get("dependency", parse_dependencies, _NO_DEPENDENCIES),
         nodelist=tuple(values.get("nodelist", expand, nobody)),
         exclude=tuple(values.get("exclude", expand, nobody)),
         licenses=values.get("licenses", _licenses, {}),
         gres_others=gres.others,
         signal=values.get("signal", ahead, None),
-        begin=values.get("begin", lambda text: moment(text, now), None),
-        deadline=values.get("deadline", lambda text: moment(text, now), None),
+        begin=values.get("begin", lambda text: parse_moment(text, now), None),
+        deadline=values.get("deadline", lambda text: parse_moment(text, now), None),
         export=values.get("export", export, _EXPORT_ALL),
     )
 
 
 def _per_node(values: Values, from_gres: Gpus | None) -> Gpus | None:
     """GPUs of a node: --gres, --gpus-per-node and --gpus-per-socket are three ways to give the same number."""
-    per_node = values.get("gpus-per-node", gpu_amounts.gpus, None)
-    per_socket = values.get("gpus-per-socket", gpu_amounts.gpus, None)
+    per_node = values.get("gpus-per-node", gpu_amounts.parse_gpus, None)
+    per_socket = values.get("gpus-per-socket", gpu_amounts.parse_gpus, None)
     if per_socket is not None:
         if not values.has("sockets-per-node"):
             values.problem("gpus-per-socket", "needs --sockets-per-node; or say --gpus-per-node")

@@ -26,7 +26,7 @@ class JobShape(NamedTuple):
     """The most nodes; 0: any number."""
 
 
-def shape(reading: Reading, values: Values) -> JobShape:
+def find_shape(reading: Reading, values: Values) -> JobShape:
     """The shape of a job."""
     nodes = _nodes(reading, values)
     by_node = reading.gpus_per_node or reading.memory_per == "mem" or reading.gpus

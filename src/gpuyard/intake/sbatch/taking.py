@@ -5,20 +5,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gpuyard.engines import patterns
-from gpuyard.errors import BadInput, quoted
-from gpuyard.intake.names import is_segment, is_tenant, job_name
-from gpuyard.intake.sbatch.conclusions import concluded
-from gpuyard.intake.sbatch.constraints import Constraint, constraint
-from gpuyard.intake.sbatch.getopt import Unreadable, options_of
+from gpuyard.errors import BadInput, quote
+from gpuyard.intake.names import is_segment, is_tenant, mend_job_name
+from gpuyard.intake.sbatch.conclusions import conclude
+from gpuyard.intake.sbatch.constraints import Constraint, parse_constraint
+from gpuyard.intake.sbatch.getopt import Unreadable, parse_options
 from gpuyard.intake.sbatch.images import image_fields
 from gpuyard.intake.sbatch.layers import Setting, settle
 from gpuyard.intake.sbatch.reading import Reading, Values, read
-from gpuyard.intake.sbatch.shape import shape
+from gpuyard.intake.sbatch.shape import find_shape
 from gpuyard.intake.sbatch.unsupported import NOTHING_ASKED, REFUSED, WARNINGS
-from gpuyard.intake.sbatch.words import Word, check_script, directives
+from gpuyard.intake.sbatch.words import Word, check_script, read_directives
 from gpuyard.intake.text import REPLACED
 from gpuyard.intake.values import PROPOSED, Caller, Form, Intake, SubmitOptions, Warning, refuse
-from gpuyard.model.gpu_names import mig_profile, models_called
+from gpuyard.model.gpu_names import find_models, parse_mig_profile
 from gpuyard.wire.job_fields import PROJECT, SCRIPT_BYTES_MAX, label_fault
 
 _MEMORY = {
@@ -60,7 +60,7 @@ _UNNAMED = frozenset({"", "-", "<stdin>"})
 def split_command(words: Sequence[str]) -> tuple[list[str], str, list[str]]:
     """A command line of sbatch: its options, the script (empty: none is named) and the script's arguments."""
     try:
-        _, rest = options_of([Word(word, 0) for word in words])
+        _, rest = parse_options([Word(word, 0) for word in words])
     except Unreadable as error:
         raise BadInput(f"sbatch: {error}") from None
     options = list(words[: len(words) - len(rest)])
@@ -73,7 +73,7 @@ def split_command(words: Sequence[str]) -> tuple[list[str], str, list[str]]:
 def _complete(options: Sequence[str]) -> bool:
     """Whether no option lacks its value: `--` may also be the value of the last one."""
     try:
-        options_of([Word(word, 0) for word in options])
+        parse_options([Word(word, 0) for word in options])
     except Unreadable:
         return False
     return True
@@ -119,7 +119,7 @@ def understand(text: str, file: str, caller: Caller) -> Understood:
         script = text
         _check_size(script, file)
         check_script(script, file)
-        words, warnings = directives(script, file)
+        words, warnings = read_directives(script, file)
         warnings += [
             Warning(number, "a byte of this comment is not UTF-8, and is replaced")
             for number, line in enumerate(script.split("\n"), start=1)
@@ -128,7 +128,7 @@ def understand(text: str, file: str, caller: Caller) -> Understood:
     settings = settle(words, caller.environment, caller.arguments, file)
     values = Values(settings)
     name = "wrap" if command is not None else "sbatch" if file in _UNNAMED else posixpath.basename(file)
-    reading = concluded(read(values, name, caller.now), values)
+    reading = conclude(read(values, name, caller.now), values)
     _unsupported(settings, values)
     if values.problems:
         raise refuse(values.problems, file)
@@ -205,9 +205,9 @@ def _variables(reading: Reading, settings: dict[str, Setting]) -> dict[str, str]
 
 
 def _name(job: dict[str, Any], reading: Reading, values: Values, settings: dict[str, Setting]) -> None:
-    job["name"] = job_name(reading.name)
+    job["name"] = mend_job_name(reading.name)
     if job["name"] != reading.name and "job-name" in settings:
-        values.warn("job-name", f"cannot stay {quoted(reading.name)}; it is {quoted(job['name'])} here")
+        values.warn("job-name", f"cannot stay {quote(reading.name)}; it is {quote(job['name'])} here")
 
 
 def _place(reading: Reading, values: Values) -> dict[str, Any]:
@@ -217,11 +217,11 @@ def _place(reading: Reading, values: Values) -> dict[str, Any]:
     if account:
         found["tenant"] = account
         if not is_tenant(account):
-            values.problem("account", f"cannot be a tenant: {quoted(account)}")
+            values.problem("account", f"cannot be a tenant: {quote(account)}")
     if qos:
         found["class"] = qos
         if not is_segment(qos):
-            values.problem("qos", f"cannot be a class: {quoted(qos)}")
+            values.problem("qos", f"cannot be a class: {quote(qos)}")
     project = values.text("wckey")
     if project:
         # What Slurm books by workload key is booked by project here.
@@ -232,12 +232,12 @@ def _place(reading: Reading, values: Values) -> dict[str, Any]:
     if pools:
         found["pools"] = pools
         if not all(map(is_segment, pools)):
-            values.problem("partition", f"cannot be the name of a pool: {quoted(','.join(pools))}")
+            values.problem("partition", f"cannot be the name of a pool: {quote(','.join(pools))}")
     clusters = [name for name in values.text("clusters").split(",") if name and name != "all"]
     if clusters:
         found["clusters"] = clusters
         if not all(map(is_segment, clusters)):
-            values.problem("clusters", f"cannot be the name of a cluster: {quoted(','.join(clusters))}")
+            values.problem("clusters", f"cannot be the name of a cluster: {quote(','.join(clusters))}")
     if reading.nodelist:
         found["on_nodes"] = list(reading.nodelist)
     if reading.exclude:
@@ -255,7 +255,7 @@ def _place(reading: Reading, values: Values) -> dict[str, Any]:
 
 
 def _resources(reading: Reading, values: Values) -> dict[str, Any]:
-    asked = shape(reading, values)
+    asked = find_shape(reading, values)
     found: dict[str, Any] = {}
     if asked.gpus:
         found["gpus"] = asked.gpus
@@ -271,7 +271,7 @@ def _resources(reading: Reading, values: Values) -> dict[str, Any]:
     if asked.memory_mib:
         found["memory_mib"] = asked.memory_mib
     for other in reading.gres_others:
-        values.warn("gres", f"{quoted(other)} is not served: only GPUs are counted")
+        values.warn("gres", f"{quote(other)} is not served: only GPUs are counted")
     return found
 
 
@@ -289,11 +289,13 @@ def _models(reading: Reading, values: Values, *, with_gpus: bool) -> dict[str, A
         name = next(each for each in _GPU_OPTIONS if values.has(each))
         values.warn(name, "names a type 'gpu', for which Slurm would look in vain; read as any GPU")
     elif kinds and kinds[0]:
-        profile = mig_profile(kinds[0])
+        profile = parse_mig_profile(kinds[0])
         plain = kinds[0][: -len(profile)].rstrip("_.-") if profile else kinds[0]
-        models = list(models_called(plain)) if plain else []
+        models = list(find_models(plain)) if plain else []
         found |= {"mig": profile} if profile else {}
-    wanted = values.get("constraint", lambda text: constraint(text, with_gpus=with_gpus), Constraint((), ""))
+    wanted = values.get(
+        "constraint", lambda text: parse_constraint(text, with_gpus=with_gpus), Constraint((), "")
+    )
     if models and wanted.models:
         both = [model for model in models if model in wanted.models]
         if not both:
@@ -333,7 +335,7 @@ def _open_mode(text: str) -> str:
     """`append` or `truncate`; sbatch looks at the first letter."""
     mode = {"a": "append", "t": "truncate"}.get(text[:1].lower(), "")
     if not mode:
-        raise ValueError(f"must be append or truncate, not {quoted(text)}")
+        raise ValueError(f"must be append or truncate, not {quote(text)}")
     return mode
 
 
@@ -343,14 +345,14 @@ def _files(values: Values, caller: Caller, *, array: bool) -> dict[str, Any]:
     if folder:
         folder = posixpath.normpath(posixpath.join(caller.cwd, folder))
         if not folder.startswith("/"):
-            values.problem("chdir", f"must be an absolute path here, not {quoted(folder)}")
+            values.problem("chdir", f"must be an absolute path here, not {quote(folder)}")
         found["cwd"] = folder
     for option, key in (("output", "stdout"), ("error", "stderr")):
         path = values.text(option)
         if path and path.lower() != "none":
             found[key] = path
             for text in patterns.check_pattern(path, array=array):
-                values.warn(option, f"{quoted(path)}: {text}")
+                values.warn(option, f"{quote(path)}: {text}")
     mode = values.get("open-mode", _open_mode, "")
     found |= {"open_mode": mode} if mode else {}
     if caller.slurm_output and "stdout" not in found:

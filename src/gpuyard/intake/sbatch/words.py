@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpuyard.errors import BadInput, quoted
+from gpuyard.errors import BadInput, quote
 from gpuyard.intake.values import Warning, refuse
 
 MAGIC = "#SBATCH"
@@ -29,7 +29,7 @@ class Word(NamedTuple):
     line: int
 
 
-def directives(text: str, file: str) -> tuple[list[Word], list[Warning]]:
+def read_directives(text: str, file: str) -> tuple[list[Word], list[Warning]]:
     """All words of the directives in order, and lines that look like directives and are none."""
     words: list[Word] = []
     warnings: list[Warning] = []
@@ -108,24 +108,24 @@ def split(line: str) -> list[str]:
 
 
 def _word(line: str, place: int, comment: str) -> tuple[str, int]:
-    start, quote = place, ""
+    start, mark = place, ""
     taken: list[str] = []
-    while place < len(line) and (quote or line[place] not in _SPACES):
+    while place < len(line) and (mark or line[place] not in _SPACES):
         char = line[place]
         if char == "\\" and place + 1 < len(line):
             place += 1
             taken.append(line[place])
-        elif quote and char == quote:
-            quote = ""
-        elif not quote and char in "\"'":
-            quote = char
-        elif not quote and char == comment:
+        elif mark and char == mark:
+            mark = ""
+        elif not mark and char in "\"'":
+            mark = char
+        elif not mark and char == comment:
             break
         elif char != "\\":
             taken.append(char)
         place += 1
-    if quote:
-        raise ValueError(f"the quote {quote} in {quoted(line[start:])} is never closed")
+    if mark:
+        raise ValueError(f"the quote {mark} in {quote(line[start:])} is never closed")
     return "".join(taken), place
 
 

@@ -7,10 +7,10 @@ from one set to another, and the best node is the lowest bit of the highest set.
 from bisect import bisect_right
 
 from gpuyard.core.fleet.bits import each
-from gpuyard.core.fleet.mig_placing import uncut_free
+from gpuyard.core.fleet.mig_placing import find_uncut_free
 from gpuyard.core.fleet.nodes import DirtyNodes, Nodes
 from gpuyard.core.fleet.shapes import Shape, Way
-from gpuyard.packing.fgd.measure import Idle, Task, Uses, thresholds
+from gpuyard.packing.fgd.measure import Idle, Task, Uses, compute_thresholds
 
 _IDLE_MAX = 50_000
 """How many combinations of idle GPUs, with their scores, are cached before the cache starts over."""
@@ -109,7 +109,7 @@ class FgdIndex:
     def __init__(self, mix: list[tuple[Shape, int]]) -> None:
         self.mix = mix
         self.weight = sum([weight for _shape, weight in mix])
-        self._thresholds = thresholds(self.weight)
+        self._thresholds = compute_thresholds(self.weight)
         self._fleet = -1
         """Number of nodes for which everything below was compiled."""
         self.uses: list[Uses] = []
@@ -161,7 +161,7 @@ class FgdIndex:
         options = scores.options(self, uses, self._idle_of(nodes, number), had, has)
         top = max(options)[0]
         alike = {taken for score, taken in options if score == top}
-        return next(gpu for gpu, left in enumerate(uncut_free(nodes, number)) if left in alike)
+        return next(gpu for gpu, left in enumerate(find_uncut_free(nodes, number)) if left in alike)
 
     def of(self, nodes: Nodes, shape: Shape) -> tuple[tuple[Way, ...], int, Scores]:
         """The ways of a shape, the nodes they lead to, and their scores (not refreshed)."""
@@ -230,7 +230,7 @@ class FgdIndex:
             self.idle[number] = self._idle_of(nodes, number)
 
     def _idle_of(self, nodes: Nodes, number: int) -> Idle:
-        return self.idle_as(tuple(uncut_free(nodes, number)))
+        return self.idle_as(tuple(find_uncut_free(nodes, number)))
 
     def idle_as(self, free: tuple[int, ...]) -> Idle:
         """The cached findings for these idle GPUs; overdrawn GPUs count as not idle."""

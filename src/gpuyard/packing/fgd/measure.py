@@ -36,7 +36,7 @@ _LOGIT_PICO = (
 the last digit of a logarithm may differ between machines."""
 
 
-def thresholds(weight: int) -> list[int]:
+def compute_thresholds(weight: int) -> list[int]:
     """The smallest improvement, in milli-GPU x weight, for each score from 1 to 99."""
     logits = [-x for x in reversed(_LOGIT_PICO)] + [0] + list(_LOGIT_PICO)
     return [-(-weight * MILLI * logit // 10**12) for logit in logits]

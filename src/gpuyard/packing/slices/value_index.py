@@ -8,16 +8,16 @@ place, and a change of one node moves it from one set to another.
 from collections.abc import Mapping
 
 from gpuyard.core.fleet.bits import each
-from gpuyard.core.fleet.mig_geometry import Held, PlacedSlice, book_milli, idle_harm, starts
+from gpuyard.core.fleet.mig_geometry import Held, PlacedSlice, book_milli, count_idle_harm, find_starts
 from gpuyard.core.fleet.mig_placing import (
     KEPT,
     Found,
-    kept_for,
-    slice_grant,
-    sliceable,
-    slices_on,
-    spare_whole,
-    taken_by_force,
+    count_spare_whole,
+    find_forced_gpus,
+    find_kept_starts,
+    find_sliceable,
+    find_slices,
+    make_slice_grant,
 )
 from gpuyard.core.fleet.nodes import Nodes
 from gpuyard.core.fleet.shapes import Shape, Way
@@ -25,7 +25,7 @@ from gpuyard.model import Grant
 from gpuyard.model.mig import MIG_MODELS, MigGeometry, Slice
 from gpuyard.model.units import MILLI
 from gpuyard.packing.ranking import Ranking
-from gpuyard.packing.slices.worth import plain, profiles_of, values, with_place
+from gpuyard.packing.slices.worth import add_place, list_profiles, strip_media, value_sets
 from gpuyard.packing.values import NO_ROOM
 
 _MANY = 1 << 30
@@ -52,13 +52,13 @@ class SliceValueIndex:
         number = self.best(nodes, shape, nodes.kinds[way.kind].members & among)
         if number < 0:
             return None
-        found = self._on(nodes, shape, number, spare_whole(nodes))
+        found = self._on(nodes, shape, number, count_spare_whole(nodes))
         assert found is not None, "the ranking says that there is room"
-        return slice_grant(shape, number, found)
+        return make_slice_grant(shape, number, found)
 
     def best(self, nodes: Nodes, shape: Shape, members: int) -> int:
         """The node for a task: 1. least cost, 2. lowest number; -1: none has room."""
-        spare = spare_whole(nodes)
+        spare = count_spare_whole(nodes)
         if nodes.whole_reserve and (shape.slices > 1 or nodes.by_force):
             # How many more GPUs may be cut makes a difference, and that changes all the time.
             key, best = self._least(nodes, shape, members, spare)
@@ -97,10 +97,10 @@ class SliceValueIndex:
     def _on(self, nodes: Nodes, shape: Shape, number: int, spare: int) -> Found | None:
         if shape.slices == 1:
             return self.one_on(nodes, shape, number, spare)
-        return slices_on(nodes, shape, number, sliceable(nodes, number, spare), self.cheapest)
+        return find_slices(nodes, shape, number, find_sliceable(nodes, number, spare), self.cheapest)
 
     def one_on(self, nodes: Nodes, shape: Shape, number: int, spare: int) -> Found | None:
-        """`slices_on` for one slice, by far the most frequent case. Whole GPUs are alike, so only one is tried."""
+        """`find_slices` for one slice, by far the most frequent case. Whole GPUs are alike, so only one is tried."""
         geometry, milli = self._size(nodes.node[number].gpu_model, shape.profile)
         if geometry is None:
             return None
@@ -114,7 +114,7 @@ class SliceValueIndex:
         mask = nodes.free_mask[number]
         if pins:
             for gpu in sorted(pins, reverse=True):
-                able = kept_for(pins[gpu].held, row.get(gpu, ()), profile)
+                able = find_kept_starts(pins[gpu].held, row.get(gpu, ()), profile)
                 if able and free[gpu] + MILLI >= milli:
                     return KEPT, (Slice(gpu, profile, able[0]),), milli
                 mask &= ~(1 << gpu)
@@ -125,7 +125,7 @@ class SliceValueIndex:
             if best is not None and (found is None or best[0] < found[0]):
                 found = (best[0], gpu, best[1])
         if spare <= 0 or nodes.by_force:
-            left = mask & taken_by_force(nodes, number)
+            left = mask & find_forced_gpus(nodes, number)
             mask = left if left or spare <= 0 else mask
         if mask:
             gpu = mask.bit_length() - 1
@@ -154,15 +154,15 @@ class SliceValueIndex:
             return self._cheapest[known]
         worth = self._values.get(geometry.model)
         if worth is None:
-            worth = self._values[geometry.model] = values(geometry, self._weights(geometry))
-        now = tuple([PlacedSlice(plain(place.profile), place.start) for place in held])
+            worth = self._values[geometry.model] = value_sets(geometry, self._weights(geometry))
+        now = tuple([PlacedSlice(strip_media(place.profile), place.start) for place in held])
         costs = [
             (
-                worth[now] - worth[with_place(now, PlacedSlice(plain(profile), start))],
-                *idle_harm(geometry, idle, PlacedSlice(profile, start)),
+                worth[now] - worth[add_place(now, PlacedSlice(strip_media(profile), start))],
+                *count_idle_harm(geometry, idle, PlacedSlice(profile, start)),
                 -start,
             )
-            for start in starts(geometry, held, profile)
+            for start in find_starts(geometry, held, profile)
         ]
         found = None
         if costs:
@@ -174,12 +174,12 @@ class SliceValueIndex:
     def _weights(self, geometry: MigGeometry) -> dict[str, int]:
         """How many slices of each profile are expected on GPUs of a model; a job for a whole GPU wants the largest."""
         found: dict[str, int] = {}
-        sizes = profiles_of(geometry)
+        sizes = list_profiles(geometry)
         for shape, weight in self._mix:
             if shape.ask.models and geometry.model not in shape.ask.models:
                 continue
             if shape.profile:
-                name = plain(shape.profile)
+                name = strip_media(shape.profile)
                 found[name] = found.get(name, 0) + weight * shape.slices * MILLI
             elif shape.gpus:
                 name = sizes[-1].name

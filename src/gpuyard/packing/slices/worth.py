@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from gpuyard.core.fleet.mig_geometry import Held, PlacedSlice, gpu_milli, starts
+from gpuyard.core.fleet.mig_geometry import Held, PlacedSlice, find_starts, gpu_milli
 from gpuyard.model.mig import MigGeometry, Profile
 from gpuyard.model.units import MILLI
 
@@ -41,25 +41,25 @@ class _Ways(NamedTuple):
     """By set: the sets that the end of one slice leads to."""
 
 
-def plain(name: str) -> str:
+def strip_media(name: str) -> str:
     """The profile without its media engines: it takes the same room."""
     return name.partition("+")[0]
 
 
-def profiles_of(geometry: MigGeometry) -> tuple[Profile, ...]:
+def list_profiles(geometry: MigGeometry) -> tuple[Profile, ...]:
     """Every size that a GPU can be cut to; the last is the whole GPU."""
     return tuple([profile for profile in geometry.profiles if "+" not in profile.name])
 
 
-def values(geometry: MigGeometry, weights: Mapping[str, int]) -> Mapping[Held, int]:
+def value_sets(geometry: MigGeometry, weights: Mapping[str, int]) -> Mapping[Held, int]:
     """The value of every set of slices, if slices of these profiles arrive in these proportions."""
-    return _values(geometry, tuple([max(0, weights.get(size.name, 0)) for size in profiles_of(geometry)]))
+    return _values(geometry, tuple([max(0, weights.get(size.name, 0)) for size in list_profiles(geometry)]))
 
 
 @lru_cache(maxsize=32)
 def _values(geometry: MigGeometry, wanted: tuple[int, ...]) -> Mapping[Held, int]:
     # Cached, because estimates run many copies of one state forward.
-    ways, sizes = _ways(geometry), profiles_of(geometry)
+    ways, sizes = _ways(geometry), list_profiles(geometry)
     compute = sum([weight * size.compute for weight, size in zip(wanted, sizes, strict=True)])
     coming: list[tuple[int, float, float]] = []
     for index, (weight, size) in enumerate(zip(wanted, sizes, strict=True)):
@@ -106,13 +106,13 @@ def _swept(ways: _Ways, coming: list[tuple[int, float, float]]) -> list[float]:
 
 @cache
 def _ways(geometry: MigGeometry) -> _Ways:
-    sizes = profiles_of(geometry)
+    sizes = list_profiles(geometry)
     seen: list[Held] = [()]
     known: set[Held] = {()}
     for held in seen:
         for size in sizes:
-            for start in starts(geometry, held, size.name):
-                more = with_place(held, PlacedSlice(size.name, start))
+            for start in find_starts(geometry, held, size.name):
+                more = add_place(held, PlacedSlice(size.name, start))
                 if more not in known:
                     known.add(more)
                     seen.append(more)
@@ -124,8 +124,8 @@ def _ways(geometry: MigGeometry) -> _Ways:
             [
                 tuple(
                     [
-                        number[with_place(held, PlacedSlice(s.name, at))]
-                        for at in starts(geometry, held, s.name)
+                        number[add_place(held, PlacedSlice(s.name, at))]
+                        for at in find_starts(geometry, held, s.name)
                     ]
                 )
                 for s in sizes
@@ -137,6 +137,6 @@ def _ways(geometry: MigGeometry) -> _Ways:
     return _Ways(number, tuple(taking), tuple(leaving))
 
 
-def with_place(held: Held, place: PlacedSlice) -> Held:
+def add_place(held: Held, place: PlacedSlice) -> Held:
     """The slices on a GPU, with one more."""
     return tuple(sorted((*held, place), key=lambda each: (each.start, each.profile)))

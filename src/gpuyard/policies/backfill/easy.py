@@ -10,7 +10,7 @@ from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.schedule.entitled import unbound
 from gpuyard.core.schedule.passes import Pass
 from gpuyard.core.schedule.quota_promise import QuotaPromise
-from gpuyard.core.schedule.reserve import Promise, promise, untold
+from gpuyard.core.schedule.reserve import Promise, is_end_unknown, promise
 from gpuyard.model import Grant, ReasonCode, Reservation
 from gpuyard.model.units import ENDLESS_MS
 
@@ -182,7 +182,7 @@ class EasyPass:
             # Only in these cases can a promise fail. Then it is not this job that the others must wait for.
             state, nodes = self._pass.state, self._pass.state.nodes
             unsure = (
-                untold(nodes, record.shape)
+                is_end_unknown(nodes, record.shape)
                 or nodes.closed_count
                 or nodes.pins
                 or nodes.slices_used

@@ -12,7 +12,7 @@ _SCALE = 1 << 20
 _LIKE_ANY = ClusterPreference("")
 
 
-def preferring(clusters: tuple[ClusterPreference, ...], rank: Ranker | None) -> Ranker:
+def rank_by_cluster(clusters: tuple[ClusterPreference, ...], rank: Ranker | None) -> Ranker:
     """The ranking of a placement, cluster by cluster."""
     known = {each.cluster: each for each in clusters}
     weighted = any([each.weight for each in clusters])

@@ -9,7 +9,7 @@ Best = Callable[[Nodes, Shape, int], int]
 """The best node of a set for one task; -1: none has room."""
 
 
-def ranked(nodes: Nodes, shape: Shape, members: int, best: Best) -> Iterator[Way]:
+def rank_ways(nodes: Nodes, shape: Shape, members: int, best: Best) -> Iterator[Way]:
     """The ways of a shape to these nodes, the one with the best node first; those without room last."""
     # A generator, because mostly the first way is taken.
     kinds = nodes.kinds

@@ -12,16 +12,16 @@ from gpuyard.core.caches import CacheSlot
 from gpuyard.core.fleet.nodes import Nodes
 from gpuyard.core.fleet.placing import (
     grant_tasks,
+    place_best_fit,
     placer,
     share_best_fit,
     share_gpus,
     share_grant,
-    whole_best_fit,
 )
 from gpuyard.core.fleet.shapes import Shape, Way
 from gpuyard.model import Grant
 from gpuyard.packing.fgd.index import FgdIndex
-from gpuyard.policies.placement.across_kinds import ranked
+from gpuyard.policies.placement.across_kinds import rank_ways
 
 NAME = "fgd"
 
@@ -39,7 +39,7 @@ def index_of(nodes: Nodes) -> FgdIndex | None:
 def _whole(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
     demand = index_of(nodes)
     if demand is None:
-        return whole_best_fit(nodes, shape, way, among)
+        return place_best_fit(nodes, shape, way, among)
     number = demand.best(nodes, shape, nodes.kinds[way.kind].members & among)
     return None if number < 0 else (grant_tasks(nodes, shape, number, 1),)
 
@@ -66,4 +66,4 @@ def rank(nodes: Nodes, shape: Shape) -> Iterable[Way]:
     demand = index_of(nodes)
     if demand is None or shape.tasks > 1 or len(shape.ways) < 2 or shape.ask.clusters:
         return shape.ways
-    return ranked(nodes, shape, demand.of(nodes, shape)[1], demand.best)
+    return rank_ways(nodes, shape, demand.of(nodes, shape)[1], demand.best)

@@ -14,22 +14,22 @@ from gpuyard.core.fleet.mig_placing import place_slices
 from gpuyard.core.fleet.nodes import Nodes
 from gpuyard.core.fleet.placing import (
     grant_tasks,
+    place_best_fit,
     placer,
     share_best_fit,
     share_gpus,
     share_grant,
-    whole_best_fit,
 )
 from gpuyard.core.fleet.shapes import Shape, Way
 from gpuyard.model import Grant
 from gpuyard.packing.value_index import ValueIndex
-from gpuyard.policies.placement.across_kinds import ranked
+from gpuyard.policies.placement.across_kinds import rank_ways
 
 NAME = "pack"
 
 _INDEX: CacheSlot[ValueIndex] = CacheSlot("nodes by the value of what is left")
 
-_plain = placer(whole_best_fit, share_best_fit)
+_plain = placer(place_best_fit, share_best_fit)
 
 
 def _value_index(nodes: Nodes) -> ValueIndex:
@@ -80,5 +80,5 @@ def rank(nodes: Nodes, shape: Shape) -> Iterable[Way]:
     for way in shape.ways:
         members |= nodes.kinds[way.kind].members & way.pools
     if not shape.profile:
-        return ranked(nodes, shape, members, index.best)
-    return ranked(nodes, shape, members, index.slices.best) if index.slices.known else shape.ways
+        return rank_ways(nodes, shape, members, index.best)
+    return rank_ways(nodes, shape, members, index.slices.best) if index.slices.known else shape.ways

@@ -6,7 +6,7 @@ It never brings another tenant below its guarantee: a promise to a tenant is wor
 from collections.abc import Callable
 
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.core.schedule.running_jobs import running_jobs
+from gpuyard.core.schedule.running_jobs import find_running
 from gpuyard.core.state.state import State
 from gpuyard.model import StopCause
 
@@ -22,7 +22,7 @@ class PreemptByClass:
         priority, lowest = record.klass.priority, state.lowest_preemptible
         if lowest is None or priority <= lowest:
             return False
-        groups = running_jobs(state, now_ms).groups.values()
+        groups = find_running(state, now_ms).groups.values()
         return any([group.count and group.klass.priority < priority for group in groups])
 
     def rights(self, state: State, record: JobRecord, _now_ms: int) -> Callable[[JobRecord], bool]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from gpuyard.quantities import digits
+from gpuyard.quantities import count_digits
 from gpuyard.reports.table import Row
 
 NO_JOB = "(no job)"
@@ -26,7 +26,7 @@ TOTAL, TENANT, USER, PROJECT, CLASS, PRICE, DAY, CORRECTION = (
 PARTS = (TOTAL, TENANT, USER, PROJECT, CLASS, PRICE, DAY, CORRECTION)
 
 
-def hours_of(*kinds: str) -> Callable[[Row], str]:
+def make_hours_cell(*kinds: str) -> Callable[[Row], str]:
     """The cell with GPU-hours of these kinds together."""
 
     def cell(row: Row) -> str:
@@ -36,12 +36,12 @@ def hours_of(*kinds: str) -> Callable[[Row], str]:
     return cell
 
 
-def digits_of(lines: Sequence[Row]) -> int:
+def digits_of_lines(lines: Sequence[Row]) -> int:
     """Digits of all amounts of a statement."""
-    return digits([line[name] for line in lines for name in ("charged_micro_usd", "wasted_micro_usd")])
+    return count_digits([line[name] for line in lines for name in ("charged_micro_usd", "wasted_micro_usd")])
 
 
-def behind(events: int) -> list[str]:
+def behind_texts(events: int) -> list[str]:
     """What is said of books that lack events."""
     return (
         [f"the books are being filled and lack {events:,} events: `yard rebuild` shows how far they are"]
@@ -50,7 +50,7 @@ def behind(events: int) -> list[str]:
     )
 
 
-def not_booked(hours: float) -> list[str]:
+def unbooked_texts(hours: float) -> list[str]:
     """What is to be said of time that counts as unmeasured for now."""
     if hours < 0.005:
         return []

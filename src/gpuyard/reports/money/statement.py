@@ -7,7 +7,7 @@ what was learned in the month about months that are closed. Every part adds up t
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
-from gpuyard.quantities import rate_usd, usd
+from gpuyard.quantities import hour_rate_text, usd_text
 from gpuyard.reports.money.lines import (
     CLASS,
     CORRECTION,
@@ -18,11 +18,11 @@ from gpuyard.reports.money.lines import (
     TENANT,
     TOTAL,
     USER,
-    behind,
+    behind_texts,
     budget_text,
-    digits_of,
-    hours_of,
-    not_booked,
+    digits_of_lines,
+    make_hours_cell,
+    unbooked_texts,
 )  # fmt: skip
 from gpuyard.reports.report import Asking, Flag, Report
 from gpuyard.reports.table import Row, Table
@@ -193,7 +193,7 @@ class _Month:
         owner, place = self.owners[entry.owner], self.books.places[entry.place]
         what = [f"{place.model or 'nodes'} in {place.pool}", place.market]
         what += [place.region] if place.region else []
-        what += [f"and {rate_usd(a_kwh)} a kWh"] if a_kwh else []
+        what += [f"and {hour_rate_text(a_kwh)} a kWh"] if a_kwh else []
         found = [
             _Name(TOTAL),
             _Name(TENANT, owner.tenant),
@@ -240,7 +240,7 @@ class _Month:
 
 def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
     """One month of a tenant that you see."""
-    from gpuyard.control.views.accounts import accounts  # noqa: PLC0415
+    from gpuyard.control.views.accounts import read_accounts  # noqa: PLC0415
     from gpuyard.ledger.prices import CURRENCY  # noqa: PLC0415
     from gpuyard.ledger.units import GPU_HOUR, day_text, month_days, month_of  # noqa: PLC0415
     from gpuyard.model.units import DAY_MS  # noqa: PLC0415
@@ -250,11 +250,11 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
     month = read_month(values["month"], today)
     first, after = month_days(month)
     until = min(after, today + 1)
-    books = accounts(readings.store, first, until, readings.now_ms)
+    books = read_accounts(readings.store, first, until, readings.now_ms)
     tenant = _tenant(readings, values["tenant"], books, sight)
     this = _Month(books, tenant)
     earlier = month_of(first - 1)
-    before = _Month(accounts(readings.store, *month_days(earlier), readings.now_ms), tenant).total
+    before = _Month(read_accounts(readings.store, *month_days(earlier), readings.now_ms), tenant).total
     lines = this.lines()
     head = {
         "waits": _waits(readings, tenant, first, until),
@@ -282,8 +282,8 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
 def _tenant(readings: "Readings", wanted: str, books: "Accounts", sight: "Sight") -> str:
     """The tenant that is meant, if the asker sees it; one that is gone may still have books."""
     from gpuyard.control.access.rights import below  # noqa: PLC0415
-    from gpuyard.control.refusals import no_tenant  # noqa: PLC0415
-    from gpuyard.errors import BadInput, listed  # noqa: PLC0415
+    from gpuyard.control.refusals import unknown_tenant  # noqa: PLC0415
+    from gpuyard.errors import BadInput, names_text  # noqa: PLC0415
 
     known = {row["tenant"] for row in readings.configs.tenants(sight)}
     known |= {owner.tenant for owner in books.owners.values()}
@@ -292,21 +292,21 @@ def _tenant(readings: "Readings", wanted: str, books: "Accounts", sight: "Sight"
         if not sight.whole and len(sight.tenants) == 1:
             return sight.tenants[0]
         raise BadInput(
-            "a statement is of one tenant", f"Name it: {listed(seen)}." if seen else "There is none yet."
+            "a statement is of one tenant", f"Name it: {names_text(seen)}." if seen else "There is none yet."
         )
     if sight.sees(wanted) and any([below(each, wanted) for each in seen]):
         return wanted
-    raise no_tenant(wanted, seen)
+    raise unknown_tenant(wanted, seen)
 
 
 def _waits(readings: "Readings", tenant: str, first: int, until: int) -> list[StatementWait]:
     """What its jobs waited for, the most first."""
     from gpuyard.control.access.rights import below  # noqa: PLC0415
-    from gpuyard.control.views.waited import waited  # noqa: PLC0415
+    from gpuyard.control.views.past_waits import read_waited  # noqa: PLC0415
     from gpuyard.model.units import HOUR_MS  # noqa: PLC0415
 
     sums: dict[str, list[int]] = {}
-    for line in waited(readings.store, 24 * first, 24 * until):
+    for line in read_waited(readings.store, 24 * first, 24 * until):
         if below(line.tenant, tenant):
             total = sums.setdefault(line.cause, [0, 0])
             total[0] += line.gpu_ms
@@ -327,7 +327,7 @@ def _budgets(
 ) -> list[StatementBudget]:
     """Budgets that are of this tenant, of one below it, or of one above it that the asker sees too."""
     from gpuyard.control.access.rights import below  # noqa: PLC0415
-    from gpuyard.reports.budget import GPU_HOURS, USD, in_its_unit, spent_of, window_text  # noqa: PLC0415
+    from gpuyard.reports.budget import GPU_HOURS, USD, convert_amount, count_spent, window_text  # noqa: PLC0415
 
     found: list[StatementBudget] = []
     for use, told in readings.configs.budgets():
@@ -335,16 +335,16 @@ def _budgets(
         theirs = below(rule.tenant, tenant) or below(tenant, rule.tenant)
         if not (rule.tenant and theirs and sight.sees(rule.tenant)):
             continue
-        spent = sum([spent_of(rule, entry, this.books) for entry in this.entries])
+        spent = sum([count_spent(rule, entry, this.books) for entry in this.entries])
         found.append(
             {
                 "budget": rule.name,
                 "unit": USD if rule.micro_usd else GPU_HOURS,
-                "amount": in_its_unit(rule, use.amount),
+                "amount": convert_amount(rule, use.amount),
                 "window": window_text(use),
                 "action": rule.action.value,
-                "spent_in_month": in_its_unit(rule, spent),
-                "left": in_its_unit(rule, use.left) if now else None,
+                "spent_in_month": convert_amount(rule, spent),
+                "left": convert_amount(rule, use.left) if now else None,
                 "renews_ms": use.window_end_ms if now else None,
                 "told_percent": told if now else None,
             }
@@ -360,49 +360,49 @@ def named(row: Row) -> str:
         each = (
             "no price"
             if row["price_micro_usd_h"] is None
-            else f"{rate_usd(row['price_micro_usd_h'])} an hour"
+            else f"{hour_rate_text(row['price_micro_usd_h'])} an hour"
         )
         return f"{row['name']}: {each}"
     return row["name"] or "(none)"
 
 
 def _columns(rows: Sequence[Row]) -> list[Column]:
-    places = digits_of(rows)
+    places = digits_of_lines(rows)
     return [
         Column("PART", lambda row: row["part"]),
         Column("NAME", named),
         *[
-            Column(kind.upper(), hours_of(kind), right=True, wide=kind in ("starting", "held"))
+            Column(kind.upper(), make_hours_cell(kind), right=True, wide=kind in ("starting", "held"))
             for kind in KINDS
         ],
-        Column("GPU-HOURS", hours_of(*KINDS), right=True),
-        Column("CHARGED FOR", hours_of("charged"), right=True, wide=True),
+        Column("GPU-HOURS", make_hours_cell(*KINDS), right=True),
+        Column("CHARGED FOR", make_hours_cell("charged"), right=True, wide=True),
         Column(
             "KWH",
             lambda row: f"{row['energy_kwh']:,.2f}" if row["energy_kwh"] else "-",
             right=True,
             wide=True,
         ),
-        Column("WASTE", lambda row: usd(row["wasted_micro_usd"], places), right=True, wide=True),
-        Column("CHARGED", lambda row: usd(row["charged_micro_usd"], places), right=True),
+        Column("WASTE", lambda row: usd_text(row["wasted_micro_usd"], places), right=True, wide=True),
+        Column("CHARGED", lambda row: usd_text(row["charged_micro_usd"], places), right=True),
     ]
 
 
 def _notes(reply: Row) -> list[str]:
     state = "closed" if reply["closed"] else "open"
-    places = digits_of(reply["lines"])
+    places = digits_of_lines(reply["lines"])
     wasted = next((line["wasted_micro_usd"] for line in reply["lines"] if line["part"] == TOTAL), 0)
     found = [
         f"{reply['tenant']}, {reply['from_day']} to {reply['to_day']}, UTC, {state}: "
-        f"{usd(reply['charged_micro_usd'], places)} charged, {usd(wasted, places)} of it for wasted time; "
-        f"{usd(reply['before']['charged_micro_usd'], places)} in {reply['before']['month']}"
+        f"{usd_text(reply['charged_micro_usd'], places)} charged, {usd_text(wasted, places)} of it for wasted time; "
+        f"{usd_text(reply['before']['charged_micro_usd'], places)} in {reply['before']['month']}"
     ]
     waits = [f"{wait['reason']} {wait['gpu_hours']:,.2f}" for wait in reply["waits"]]
     if waits:
         found.append(f"GPU-hours waited for: {', '.join(waits)}")
     found += [budget_text(budget) for budget in reply["budgets"]]
     found += [f"no price for {model}: it counts as 0" for model in reply["unpriced"]]
-    return [*found, *behind(reply["late_events"]), *not_booked(reply["not_booked_gpu_hours"])]
+    return [*found, *behind_texts(reply["late_events"]), *unbooked_texts(reply["not_booked_gpu_hours"])]
 
 
 def _page(ask: Asking, values: Mapping[str, Any]) -> str:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from datetime import date
 
 from gpuyard.pages import bars, human
-from gpuyard.pages.document import document, figure, head, made, table
-from gpuyard.pages.markup import Markup, el, join
-from gpuyard.quantities import MISSING, percent_change, percent_rounded, rate_usd, usd, usd_axis
+from gpuyard.pages.document import draw_figure, draw_table, render_document, render_foot, render_head
+from gpuyard.pages.markup import Markup, element, join
+from gpuyard.quantities import MISSING, hour_rate_text, percent_change, percent_rounded, usd_axis, usd_text
 from gpuyard.reports.budget import amount_texts
 from gpuyard.reports.money.lines import (
     CORRECTION,
@@ -19,7 +19,7 @@ from gpuyard.reports.money.lines import (
     TOTAL,
     USER,
     budget_text,
-    digits_of,
+    digits_of_lines,
 )
 from gpuyard.reports.table import Row
 
@@ -37,23 +37,27 @@ _MEANINGS = (
 )  # fmt: skip
 
 
-def hours(value: float) -> str:
+def hours_text(value: float) -> str:
     """GPU-hours in a sentence and beside a bar."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-def opening(unpriced: Sequence[str], said: Sequence[tuple[str, str]]) -> list[Markup]:
+def draw_opening(unpriced: Sequence[str], said: Sequence[tuple[str, str]]) -> list[Markup]:
     """What a page about money says first: models without a price, and sentences, each with its colour."""
     return [
         *[
-            el("p", f"There is no price for {model}: its time counts as 0.", class_="warning", role="note")
+            element(
+                "p", f"There is no price for {model}: its time counts as 0.", class_="warning", role="note"
+            )
             for model in unpriced
         ],
-        el("ul", *[el("li", text, style=f"--c:{colour}") for text, colour in said], class_="headlines"),
+        element(
+            "ul", *[element("li", text, style=f"--c:{colour}") for text, colour in said], class_="headlines"
+        ),
     ]
 
 
-def exact_hours(value: float) -> str:
+def exact_hours_text(value: float) -> str:
     """GPU-hours in a table."""
     return f"{value:,.2f}" if value else MISSING
 
@@ -74,16 +78,16 @@ def statement_page(reply: Row) -> str:
     facts = [
         ("days, UTC", f"{reply['from_day']} to {reply['to_day']}"),
         ("books", "closed" if reply["closed"] else "open: they may still change"),
-        ("charged", usd(reply["charged_micro_usd"])),
-        ("GPU-hours", hours(held(total))),
+        ("charged", usd_text(reply["charged_micro_usd"])),
+        ("GPU-hours", hours_text(held(total))),
         ("people", human.count(len([line for line in parts[USER] if line["name"]]))),
         ("currency", reply["currency"]),
     ]
-    body = el(
+    body = element(
         "main",
-        head("statement", title, facts),
-        *opening(reply["unpriced"], _said(reply, total)),
-        el(
+        render_head("statement", title, facts),
+        *draw_opening(reply["unpriced"], _said(reply, total)),
+        element(
             "section",
             _days(reply, parts),
             _time(parts[USER], "person", "user"),
@@ -99,19 +103,24 @@ def statement_page(reply: Row) -> str:
         _foot(reply),
         class_="statement",
     )
-    return document(title, body)
+    return render_document(title, body)
 
 
 def _said(reply: Row, total: Row) -> list[tuple[Markup, str]]:
     """What a reader should know first."""
     now, before, had = reply["charged_micro_usd"], reply["before"]["charged_micro_usd"], held(total)
     then = (
-        f"{usd(before)} in {reply['before']['month']}" if before else f"nothing in {reply['before']['month']}"
+        f"{usd_text(before)} in {reply['before']['month']}"
+        if before
+        else f"nothing in {reply['before']['month']}"
     )
     change = f" ({percent_change(100 * (now - before) / before)})" if before else ""
     found = [
         (
-            join(el("span", usd(now), class_="n"), f" for {hours(had)} GPU-hours, against {then}{change}."),
+            join(
+                element("span", usd_text(now), class_="n"),
+                f" for {hours_text(had)} GPU-hours, against {then}{change}.",
+            ),
             "var(--c1)",
         )
     ]
@@ -121,8 +130,8 @@ def _said(reply: Row, total: Row) -> list[tuple[Markup, str]]:
         found.append(
             (
                 join(
-                    "Of the time that was measured, ", el("span", part, class_="n"), " was used; the rest cost ",
-                    el("span", usd(total["wasted_micro_usd"]), class_="n"), ".",
+                    "Of the time that was measured, ", element("span", part, class_="n"), " was used; the rest cost ",
+                    element("span", usd_text(total["wasted_micro_usd"]), class_="n"), ".",
                 ),
                 "var(--c2)",
             )
@@ -134,24 +143,26 @@ def _said(reply: Row, total: Row) -> list[tuple[Markup, str]]:
     if reply["waits"]:
         most = reply["waits"][0]
         waited = sum([wait["gpu_hours"] for wait in reply["waits"]])
-        said = f" GPU-hours were waited for, most of all for: {most['reason']} ({hours(most['gpu_hours'])})."
-        found.append((join(el("span", hours(waited), class_="n"), said), "var(--c5)"))
+        said = f" GPU-hours were waited for, most of all for: {most['reason']} ({hours_text(most['gpu_hours'])})."
+        found.append((join(element("span", hours_text(waited), class_="n"), said), "var(--c5)"))
     return found
 
 
 def _days(reply: Row, parts: dict[str, list[Row]]) -> Markup:
-    over = bars.slots(reply["from_day"], reply["to_day"])
+    over = bars.split_slots(reply["from_day"], reply["to_day"])
     charged = {line["name"]: line["charged_micro_usd"] for line in parts[DAY]}
     wasted = {line["name"]: line["wasted_micro_usd"] for line in parts[DAY]}
     rest = {day: charged[day] - wasted[day] for day in charged}
     dearest = max(charged, key=lambda day: (charged[day], day), default="")
-    heading = f"{usd(charged[dearest])} on {dearest}, the dearest day" if dearest else "Nothing was charged"
+    heading = (
+        f"{usd_text(charged[dearest])} on {dearest}, the dearest day" if dearest else "Nothing was charged"
+    )
     drawn = "What is charged for each day, and how much of it is for wasted time."
     if not charged:
-        return figure("days", heading, drawn)
+        return draw_figure("days", heading, drawn)
     heights = {"used or unmeasured": rest, "wasted": wasted}
     colours = {"used or unmeasured": "var(--c1)", "wasted": KIND_COLOURS["wasted"]}
-    return figure("days", heading, drawn, bars.columns(heights, colours, over, usd_axis, heading))
+    return draw_figure("days", heading, drawn, bars.draw_columns(heights, colours, over, usd_axis, heading))
 
 
 def _time(lines: Sequence[Row], noun: str, key: str) -> Markup:
@@ -159,29 +170,37 @@ def _time(lines: Sequence[Row], noun: str, key: str) -> Markup:
     most = sorted([line for line in lines if held(line)], key=lambda line: (-held(line), line["name"]))
     drawn = "GPU-hours by what became of them."
     if not most:
-        return figure(key, f"No {noun} had a GPU", drawn, wide=False)
+        return draw_figure(key, f"No {noun} had a GPU", drawn, wide=False)
     name = most[0]["name"] or f"jobs without a {noun}"
-    heading = f"{name} had most: {hours(held(most[0]))} of {hours(sum(map(held, most)))} GPU-hours"
+    heading = f"{name} had most: {hours_text(held(most[0]))} of {hours_text(sum(map(held, most)))} GPU-hours"
     shown = [
         bars.Bar(
-            line["name"] or NONE, [(kind, line[f"{kind}_gpu_hours"]) for kind in _SHOWN], hours(held(line))
+            line["name"] or NONE,
+            [(kind, line[f"{kind}_gpu_hours"]) for kind in _SHOWN],
+            hours_text(held(line)),
         )
         for line in most[:_LINES_MAX]
     ]
-    return figure(key, heading, drawn, bars.bars(shown, KIND_COLOURS, hours, heading), wide=False)
+    return draw_figure(
+        key, heading, drawn, bars.draw_bars(shown, KIND_COLOURS, hours_text, heading), wide=False
+    )
 
 
 def _waits(reply: Row) -> Markup:
     drawn = "GPU-hours that waiting jobs asked for, by cause."
     if not reply["waits"]:
-        return figure("waits", "Nobody waited", drawn, wide=False)
+        return draw_figure("waits", "Nobody waited", drawn, wide=False)
     heading = f"Most waiting: {reply['waits'][0]['reason']}"
     shown = [
-        bars.Bar(wait["reason"], [("waited for", wait["gpu_hours"])], hours(wait["gpu_hours"]))
+        bars.Bar(wait["reason"], [("waited for", wait["gpu_hours"])], hours_text(wait["gpu_hours"]))
         for wait in reply["waits"]
     ]
-    return figure(
-        "waits", heading, drawn, bars.bars(shown, {"waited for": "var(--c5)"}, hours, heading), wide=False
+    return draw_figure(
+        "waits",
+        heading,
+        drawn,
+        bars.draw_bars(shown, {"waited for": "var(--c5)"}, hours_text, heading),
+        wide=False,
     )
 
 
@@ -204,78 +223,80 @@ def _budgets(reply: Row) -> Markup | None:
         colours = {"spent in this month": "var(--c1)", "over it": "var(--c2)", "the rest": "var(--faint)"}
         bar = bars.Bar(budget["budget"], parts, percent_rounded(spent / amount) if amount else MISSING)
         items += [
-            bars.bars([bar], colours, text, budget["budget"]),
-            el("p", budget_text(budget), class_="note"),
+            bars.draw_bars([bar], colours, text, budget["budget"]),
+            element("p", budget_text(budget), class_="note"),
         ]
     heading = "Budgets" if len(reply["budgets"]) > 1 else "The budget"
-    return figure(
+    return draw_figure(
         "budgets", heading, "What this month is to it; windows may be longer or shorter.", *items, wide=False
     )
 
 
 def _charges(parts: dict[str, list[Row]], total: Row) -> Markup:
     """The lines of prices: quantity times price is the amount."""
-    places = digits_of([total, *parts[PRICE]])
+    places = digits_of_lines([total, *parts[PRICE]])
     rows = [
         [
             line["name"],
             f"{line['charged_gpu_hours']:,.4f}",
-            "no price" if line["price_micro_usd_h"] is None else rate_usd(line["price_micro_usd_h"]),
+            "no price" if line["price_micro_usd_h"] is None else hour_rate_text(line["price_micro_usd_h"]),
             f"{line['energy_kwh']:,.2f}" if line["energy_kwh"] else MISSING,
-            usd(line["charged_micro_usd"], places),
+            usd_text(line["charged_micro_usd"], places),
         ]
         for line in parts[PRICE]
     ]
-    charged = usd(total["charged_micro_usd"], places)
+    charged = usd_text(total["charged_micro_usd"], places)
     rows.append(["total", f"{total['charged_gpu_hours']:,.4f}", "", "", charged])
     heads = ["what", "GPU-hours charged", "price an hour", "kWh", "charged"]
-    return el("section", el("h2", "What is charged"), table(heads, rows, total=True), class_="summary")
+    return element(
+        "section", element("h2", "What is charged"), draw_table(heads, rows, total=True), class_="summary"
+    )
 
 
 def _lines_of(heading: str, noun: str, lines: Sequence[Row], total: Row) -> Markup | None:
     """Figures of every person or project, the most expensive first; a single one is the total."""
     if len(lines) < 2:
         return None
-    places = digits_of([total, *lines])
+    places = digits_of_lines([total, *lines])
     ordered = sorted(lines, key=lambda line: (-line["charged_micro_usd"], line["name"]))
     rows = [
         [
             name,
-            *[exact_hours(line[f"{kind}_gpu_hours"]) for kind in _SHOWN[:4]],
-            exact_hours(held(line)),
-            usd(line["wasted_micro_usd"], places),
-            usd(line["charged_micro_usd"], places),
+            *[exact_hours_text(line[f"{kind}_gpu_hours"]) for kind in _SHOWN[:4]],
+            exact_hours_text(held(line)),
+            usd_text(line["wasted_micro_usd"], places),
+            usd_text(line["charged_micro_usd"], places),
         ]
         for name, line in [*[(line["name"] or NONE, line) for line in ordered], ("total", total)]
     ]
     heads = [noun, *_SHOWN[:4], "GPU-hours", "for waste", "charged"]
-    return el("section", el("h2", heading), table(heads, rows, total=True), class_="summary")
+    return element("section", element("h2", heading), draw_table(heads, rows, total=True), class_="summary")
 
 
 def _corrections(lines: Sequence[Row]) -> Markup | None:
     if not lines:
         return None
-    places = digits_of(lines)
+    places = digits_of_lines(lines)
     rows = [
-        [line["name"], f"{line['charged_gpu_hours']:,.4f}", usd(line["charged_micro_usd"], places)]
+        [line["name"], f"{line['charged_gpu_hours']:,.4f}", usd_text(line["charged_micro_usd"], places)]
         for line in lines
     ]
     heading = "Corrections of closed months, in the total"
-    return el(
+    return element(
         "section",
-        el("h2", heading),
-        table(["about the day", "GPU-hours charged", "charged"], rows),
+        element("h2", heading),
+        draw_table(["about the day", "GPU-hours charged", "charged"], rows),
         class_="summary",
     )
 
 
 def _foot(reply: Row) -> Markup:
-    meanings = [el("div", el("dt", term), el("dd", meaning)) for term, meaning in _MEANINGS]
+    meanings = [element("div", element("dt", term), element("dd", meaning)) for term, meaning in _MEANINGS]
     command = f"yard cost statement {reply['tenant']} --month {reply['month']} -o html"
-    return el(
+    return element(
         "footer",
-        el("h2", "What the figures mean"),
-        el("dl", *meanings, class_="definitions"),
-        el("pre", el("code", command), tabindex="0"),
-        made(),
+        element("h2", "What the figures mean"),
+        element("dl", *meanings, class_="definitions"),
+        element("pre", element("code", command), tabindex="0"),
+        render_foot(),
     )

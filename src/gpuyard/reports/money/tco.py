@@ -7,7 +7,7 @@ what is not to be had for any price stays empty and says what to give. The formu
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from gpuyard.quantities import digits, percent_text, rate_usd, scaled, usd
+from gpuyard.quantities import count_digits, hour_rate_text, parse_scaled, percent_text, usd_text
 from gpuyard.reports.report import Flag, Report
 from gpuyard.reports.table import Row, Table
 from gpuyard.tables import Column
@@ -124,10 +124,10 @@ DAYS_MAX = 3_660
 
 def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Table:
     """The load of the tenants that you see, and what it would have cost owned, reserved, on demand and on spot."""
-    from gpuyard.control.views.accounts import accounts  # noqa: PLC0415
-    from gpuyard.errors import BadInput, quoted  # noqa: PLC0415
+    from gpuyard.control.views.accounts import read_accounts  # noqa: PLC0415
+    from gpuyard.errors import BadInput, quote  # noqa: PLC0415
     from gpuyard.ledger.prices import CURRENCY  # noqa: PLC0415
-    from gpuyard.ledger.tco import WAYS, break_even, cases, cheapest, cost  # noqa: PLC0415
+    from gpuyard.ledger.tco import WAYS, compute_cost, find_break_even, find_cheapest, list_cases  # noqa: PLC0415
     from gpuyard.ledger.units import day_text  # noqa: PLC0415
     from gpuyard.model.units import DAY_MS  # noqa: PLC0415
     from gpuyard.reports.money.days import read_days  # noqa: PLC0415
@@ -142,7 +142,7 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
         )
     if last - first >= DAYS_MAX:
         raise BadInput(f"these are more than {DAYS_MAX:,} days", "Give --from a day that is nearer to --to.")
-    books = accounts(readings.store, first, last + 1, readings.now_ms)
+    books = read_accounts(readings.store, first, last + 1, readings.now_ms)
     loads = _loads(books, sight, first, last)
     models = sorted(loads, key=lambda name: (-loads[name].total, name))
     model = values["model"] or (models[0] if models else "")
@@ -156,12 +156,12 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
             there = (
                 "On nodes without GPUs there is none to own or to rent: `yard cost` has what their jobs cost."
             )
-        raise BadInput(f"no job had a GPU{f' of the model {quoted(model)}' if model else ''} {days}", there)
+        raise BadInput(f"no job had a GPU{f' of the model {quote(model)}' if model else ''} {days}", there)
     load = loads[model]
     terms, inputs = _terms(values, books, model, last)
     gpus = values["gpus"] or load.gpus
-    costs = [(way, cost(way, load, terms, gpus)) for way in WAYS]
-    best = cheapest(costs)
+    costs = [(way, compute_cost(way, load, terms, gpus)) for way in WAYS]
+    best = find_cheapest(costs)
     rows = [
         _line(
             way,
@@ -169,18 +169,18 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
             load,
             terms,
             gpus,
-            (break_even(way, "on demand", terms), break_even(way, "spot", terms)),
+            (find_break_even(way, "on demand", terms), find_break_even(way, "spot", terms)),
             best,
         )
         for way, found in costs
     ]
     varied = []
-    for case, its_load, its_terms in cases(load, terms):
-        found = [(way, cost(way, its_load, its_terms, gpus)) for way in WAYS]
+    for case, its_load, its_terms in list_cases(load, terms):
+        found = [(way, compute_cost(way, its_load, its_terms, gpus)) for way in WAYS]
         micro = {
             f"{way.replace(' ', '_')}_micro_usd": None if each is None else round(each) for way, each in found
         }
-        varied.append({"case": case, **micro, "cheapest": cheapest(found)})
+        varied.append({"case": case, **micro, "cheapest": find_cheapest(found)})
     head = {
         "cases": varied,
         "inputs": inputs,
@@ -225,7 +225,7 @@ class _Given:
 
     def money(self, name: str, otherwise: int | None, source: str) -> int | None:
         """Micro-dollars."""
-        return self._read(name, otherwise, source, 1_000_000, 10**9, rate_usd)
+        return self._read(name, otherwise, source, 1_000_000, 10**9, hour_rate_text)
 
     def milli(self, name: str, otherwise: int | None, source: str, least: int) -> int | None:
         """Thousandths."""
@@ -241,7 +241,7 @@ class _Given:
         if written:
             try:
                 found, source = (
-                    scaled(
+                    parse_scaled(
                         written,
                         "a number",
                         scale=scale,
@@ -402,8 +402,8 @@ def _lacks(way: str, terms: "Terms") -> str:
 
 
 def _money(rows: Sequence[Row], key: str) -> Callable[[Row], str]:
-    places = digits([row[key] for row in rows])
-    return lambda row: "-" if row[key] is None else usd(row[key], places)
+    places = count_digits([row[key] for row in rows])
+    return lambda row: "-" if row[key] is None else usd_text(row[key], places)
 
 
 def _percent(key: str) -> Callable[[Row], str]:
@@ -447,8 +447,8 @@ def _notes(reply: Row) -> list[str]:
             (way, case[f"{way.replace(' ', '_')}_micro_usd"])
             for way in ("own", "reserve", "on demand", "spot")
         ]
-        places = digits([micro for _way, micro in ways])
-        costs = ", ".join([f"{way} {usd(micro, places)}" for way, micro in ways if micro is not None])
+        places = count_digits([micro for _way, micro in ways])
+        costs = ", ".join([f"{way} {usd_text(micro, places)}" for way, micro in ways if micro is not None])
         found.append(f"{case['case']}: {costs}; cheapest: {case['cheapest'] or 'none'}")
     others = [name for name in reply["models"] if name != reply["model"]]
     return [*found, *([f"other models had a load too: {', '.join(others)}; give --model"] if others else [])]

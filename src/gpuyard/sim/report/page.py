@@ -5,12 +5,19 @@ from typing import Any
 
 from gpuyard import __version__
 from gpuyard.pages import human
-from gpuyard.pages.document import Facts, asset, document, head, made, scrolling
-from gpuyard.pages.markup import Markup, el, join, text
+from gpuyard.pages.document import (
+    Facts,
+    read_asset,
+    render_document,
+    render_foot,
+    render_head,
+    wrap_wide_table,
+)
+from gpuyard.pages.markup import Markup, element, escape_text, join
 from gpuyard.quantities import span_rounded, usd_rounded
 from gpuyard.sim.report import plots, sentences
-from gpuyard.sim.report.series import TENANTS_MAX, ComparedPolicy, entries_of
-from gpuyard.sim.report.table import METRICS, comparable, terminal_table
+from gpuyard.sim.report.series import TENANTS_MAX, ComparedPolicy, compare_policies
+from gpuyard.sim.report.table import METRICS, is_comparable, make_terminal_table
 from gpuyard.sim.result import Result
 
 SLOWDOWN_MEANING = (
@@ -40,67 +47,77 @@ def render(
     known, for dates on the axes; `summaries` the results of `summarise`, if the caller has them. Equal input gives
     equal bytes.
     """
-    entries = entries_of(results, summaries)
-    body = el(
+    entries = compare_policies(results, summaries)
+    body = element(
         "main",
         _head(title, facts, entries),
-        *(el("p", warning, class_="warning", role="note") for warning in sentences.warnings(entries)),
+        *(
+            element("p", warning, class_="warning", role="note")
+            for warning in sentences.warning_texts(entries)
+        ),
         _headlines(entries),
         _table(entries),
         _teams(entries) if entries else None,
-        el("section", plots.all_plots(entries, origin_ms), class_="plots") if entries else None,
+        element("section", plots.draw_plots(entries, origin_ms), class_="plots") if entries else None,
         _foot(command, version),
     )
-    return document(title, body, asset("report.js"))
+    return render_document(title, body, read_asset("report.js"))
 
 
 def _head(title: str, facts: Facts, entries: Sequence[ComparedPolicy]) -> Markup:
     shown = [("policies", ", ".join(entry.name for entry in entries) or "none"), *facts]
-    return head("simulation report", title, shown)
+    return render_head("simulation report", title, shown)
 
 
 def _headlines(entries: Sequence[ComparedPolicy]) -> Markup | None:
     if not entries:
-        return el("p", "No policy was simulated.", class_="none")
+        return element("p", "No policy was simulated.", class_="none")
     first, *others = entries
-    if others and comparable([entry.summary for entry in entries]):
+    if others and is_comparable([entry.summary for entry in entries]):
         said = [(other, sentences.headline(first, other)) for other in others]
     else:
         said = [(entry, sentences.lone_headline(entry)) for entry in entries]
-    items = (el("li", sentence, style=f"--c:{entry.colour}") for entry, sentence in said)
-    return el("ul", *items, class_="headlines")
+    items = (element("li", sentence, style=f"--c:{entry.colour}") for entry, sentence in said)
+    return element("ul", *items, class_="headlines")
 
 
 def _table(entries: Sequence[ComparedPolicy]) -> Markup | None:
     if not entries:
         return None
-    table = terminal_table([entry.result for entry in entries], [entry.summary for entry in entries])
-    first = el("th", "policy", scope="col", class_="left")
+    table = make_terminal_table([entry.result for entry in entries], [entry.summary for entry in entries])
+    first = element("th", "policy", scope="col", class_="left")
     heads = (
-        el("th", metric.header, el("small", metric.plain), scope="col", class_="right", title=metric.meaning)
+        element(
+            "th",
+            metric.header,
+            element("small", metric.plain),
+            scope="col",
+            class_="right",
+            title=metric.meaning,
+        )
         for metric in METRICS
     )
     rows = []
     for row, (entry, (name, *figures)) in enumerate(zip(entries, table.rows, strict=True)):
         best = [(row, place) in table.best for place, _ in enumerate(figures, 1)]
         cells = (
-            el(
+            element(
                 "td",
                 figure,
-                el("span", " best", class_="hint") if stands_out else None,
+                element("span", " best", class_="hint") if stands_out else None,
                 class_="best" if stands_out else None,
             )
             for figure, stands_out in zip(figures, best, strict=True)
         )
-        chip = el("i", style=f"--c:{entry.colour}")
-        rows.append(el("tr", el("th", chip, name, scope="row"), *cells))
-    return el(
+        chip = element("i", style=f"--c:{entry.colour}")
+        rows.append(element("tr", element("th", chip, name, scope="row"), *cells))
+    return element(
         "section",
-        scrolling(
-            el(
+        wrap_wide_table(
+            element(
                 "table",
-                el("thead", el("tr", first, *heads)),
-                el("tbody", *rows),
+                element("thead", element("tr", first, *heads)),
+                element("tbody", *rows),
             )
         ),
         _key(entries, bool(table.best)),
@@ -112,16 +129,16 @@ def _key(entries: Sequence[ComparedPolicy], marked: bool) -> Markup | None:
     """What is marked, and the time over which the policies are compared."""
     said = []
     if marked:
-        said.append(join(el("b", "Marked"), " is the best value of a column. "))
+        said.append(join(element("b", "Marked"), " is the best value of a column. "))
     windows = {entry.summary["window_s"] for entry in entries}
     if len(entries) > 1 and len(windows) == 1:
         said.append(
-            text(
+            escape_text(
                 f"Utilisation is over the same {span_rounded(windows.pop())} for all policies: "
                 "until the first of them is through with its jobs."
             )
         )
-    return el("p", *said, class_="key") if said else None
+    return element("p", *said, class_="key") if said else None
 
 
 def _teams(entries: Sequence[ComparedPolicy]) -> Markup | None:
@@ -147,30 +164,38 @@ def _teams(entries: Sequence[ComparedPolicy]) -> Markup | None:
                 human.count(tenant["jobs"]),
                 span_rounded(tenant["wait_s"]["mean"]),
                 span_rounded(tenant["wait_s"]["p95"]),
-                human.gpu_hours(tenant["gpu_s"]),
+                human.gpu_hours_text(tenant["gpu_s"]),
                 usd_rounded(tenant["cost_usd"]),
             ]
-            chip = el("i", style=f"--c:{entry.colour}")
+            chip = element("i", style=f"--c:{entry.colour}")
             named = entry is entries[0]
             rows.append(
-                el(
+                element(
                     "tr",
-                    el("th", path if named else el("span", path, class_="hint"), scope="row"),
-                    el("td", chip, entry.name, class_="left"),
-                    *[el("td", cell) for cell in cells],
+                    element("th", path if named else element("span", path, class_="hint"), scope="row"),
+                    element("td", chip, entry.name, class_="left"),
+                    *[element("td", cell) for cell in cells],
                     class_="first" if named else None,
                 )
             )
     left = len(paths) - TENANTS_MAX
     columns = [
-        el("th", head, el("small", plain) if plain else None, scope="col", class_=None if plain else "left")
+        element(
+            "th",
+            head,
+            element("small", plain) if plain else None,
+            scope="col",
+            class_=None if plain else "left",
+        )
         for head, plain in heads
     ]
-    return el(
+    return element(
         "section",
-        el("h2", _teams_heading(entries, paths)),
-        scrolling(el("table", el("thead", el("tr", *columns)), el("tbody", *rows))),
-        el("p", f"The {TENANTS_MAX} that used most, of {len(paths)}.", class_="key") if left > 0 else None,
+        element("h2", _teams_heading(entries, paths)),
+        wrap_wide_table(element("table", element("thead", element("tr", *columns)), element("tbody", *rows))),
+        element("p", f"The {TENANTS_MAX} that used most, of {len(paths)}.", class_="key")
+        if left > 0
+        else None,
         class_="summary teams",
     )
 
@@ -201,11 +226,13 @@ def _teams_heading(entries: Sequence[ComparedPolicy], paths: Sequence[str]) -> s
 def _foot(command: str, version: str) -> Markup:
     terms = [(metric.header, metric.meaning) for metric in METRICS]
     terms += [("slowdown", SLOWDOWN_MEANING), ("entitled", ENTITLED_MEANING)]
-    definitions = (el("div", el("dt", term), el("dd", meaning)) for term, meaning in terms)
-    return el(
+    definitions = (element("div", element("dt", term), element("dd", meaning)) for term, meaning in terms)
+    return element(
         "footer",
-        el("h2", "What the figures mean"),
-        el("dl", *definitions, class_="definitions"),
-        join(el("h2", "Repeat it"), el("pre", el("code", command), tabindex="0")) if command else None,
-        made(version),
+        element("h2", "What the figures mean"),
+        element("dl", *definitions, class_="definitions"),
+        join(element("h2", "Repeat it"), element("pre", element("code", command), tabindex="0"))
+        if command
+        else None,
+        render_foot(version),
     )

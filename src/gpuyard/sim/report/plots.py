@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from gpuyard.pages import chart, human
 from gpuyard.pages.chart import End, Frame
-from gpuyard.pages.document import figure
-from gpuyard.pages.markup import Markup, el, join
-from gpuyard.pages.scale import Linear, Tick, factor_scale, nice_steps, time_ticks, wait_scale
+from gpuyard.pages.document import draw_figure
+from gpuyard.pages.markup import Markup, element, join
+from gpuyard.pages.scale import Linear, Tick, choose_steps, make_factor_scale, make_time_ticks, wait_scale
 from gpuyard.quantities import percent_rounded, span_rounded
 from gpuyard.sim.report import sentences
 from gpuyard.sim.report.series import (
@@ -16,12 +16,12 @@ from gpuyard.sim.report.series import (
     SizeClass,
     cdf,
     end_ms,
-    largest,
+    find_largest,
     mean,
     slowdown_by_size,
     span_ms,
     tenant_rows,
-    thinned,
+    thin_values,
 )
 
 PLOT_PX = 260
@@ -43,7 +43,7 @@ def utilisation(entries: Sequence[ComparedPolicy], origin_ms: int) -> Markup:
         for entry in sampled:
             last = entry is sampled[-1]
             bands.append(_utilisation_band(entry, span, origin_ms, height, last))
-    return figure("utilisation", heading, drawn, *bands)
+    return draw_figure("utilisation", heading, drawn, *bands)
 
 
 def _utilisation_band(
@@ -52,23 +52,27 @@ def _utilisation_band(
     x = Linear(*span)
     samples = entry.result.samples
     capacity = max(entry.result.capacity_milli, *samples.up_milli, *samples.used_milli, 1)
-    used = [(x.at(ms), value / capacity) for ms, value in thinned(samples.at_ms, samples.used_milli, mean)]
+    used = [
+        (x.at(ms), value / capacity) for ms, value in thin_values(samples.at_ms, samples.used_milli, mean)
+    ]
     until = x.at(end_ms(entry.result))
     known = entry.summary["utilisation"]
     busy = "utilisation unknown" if known is None else f"{percent_rounded(known)} busy"
-    title = f"{entry.name}: {busy}, {human.gpus(entry.result.capacity_milli)}"
+    title = f"{entry.name}: {busy}, {human.gpus_text(entry.result.capacity_milli)}"
     marks = []
     if min(samples.up_milli) < capacity:
-        up = [(x.at(ms), value / capacity) for ms, value in thinned(samples.at_ms, samples.up_milli, mean)]
-        marks.append(chart.quiet_steps(up, until, height, "nodes that are up"))
+        up = [
+            (x.at(ms), value / capacity) for ms, value in thin_values(samples.at_ms, samples.up_milli, mean)
+        ]
+        marks.append(chart.draw_quiet_steps(up, until, height, "nodes that are up"))
     marks.append(
-        chart.steps(used, until, height, colour=entry.colour, name=entry.name, title=title, filled=True)
+        chart.draw_steps(used, until, height, colour=entry.colour, name=entry.name, title=title, filled=True)
     )
     return chart.draw(
         Frame(
             height,
             title,
-            time_ticks(*span, origin_ms),
+            make_time_ticks(*span, origin_ms),
             [Tick(0, "0"), Tick(0.5, "50 %"), Tick(1, "100 %")],
             marks,
             [End(0.5, entry.name, busy, entry.colour)],
@@ -85,23 +89,25 @@ def queue(entries: Sequence[ComparedPolicy], origin_ms: int) -> Markup:
     heading = sentences.queue_heading(entries)
     drawn = "Jobs waiting over time; where several samples share a point, the longest queue among them."
     if not span:
-        return figure("queue", heading, drawn)
+        return draw_figure("queue", heading, drawn)
     x = Linear(*span)
     sampled = [entry for entry in entries if len(entry.result.samples.waiting)]
-    marks_y = nice_steps(max(max(entry.result.samples.waiting) for entry in sampled))
+    marks_y = choose_steps(max(max(entry.result.samples.waiting) for entry in sampled))
     y = Linear(0, marks_y[-1])
     marks, ends = [], []
     for entry in sampled:
         samples = entry.result.samples
-        points = [(x.at(ms), y.at(value)) for ms, value in thinned(samples.at_ms, samples.waiting, max)]
+        points = [(x.at(ms), y.at(value)) for ms, value in thin_values(samples.at_ms, samples.waiting, max)]
         note = f"peak {human.count(max(samples.waiting))}"
         until, title = x.at(end_ms(entry.result)), f"{entry.name}: {note}"
-        marks.append(chart.steps(points, until, PLOT_PX, colour=entry.colour, name=entry.name, title=title))
+        marks.append(
+            chart.draw_steps(points, until, PLOT_PX, colour=entry.colour, name=entry.name, title=title)
+        )
         ends.append(End(mean([round(1000 * at) for _, at in points]) / 1000, entry.name, note, entry.colour))
     ticks = [Tick(y.at(value), f"{value:,g}") for value in marks_y]
-    frame = Frame(PLOT_PX, heading, time_ticks(*span, origin_ms), ticks, marks, ends)
+    frame = Frame(PLOT_PX, heading, make_time_ticks(*span, origin_ms), ticks, marks, ends)
     frame.data = _time_data(span, origin_ms, y.high, "count")
-    return figure("queue", heading, drawn, chart.draw(frame))
+    return draw_figure("queue", heading, drawn, chart.draw(frame))
 
 
 def _time_data(span: tuple[int, int], origin_ms: int, high: float, unit: str) -> dict[str, str | float]:
@@ -116,17 +122,19 @@ def waits(entries: Sequence[ComparedPolicy]) -> Markup:
     )
     ended = [(entry, sorted(entry.result.wait_ms)) for entry in entries if len(entry.result.wait_ms)]
     if not ended:
-        return figure("waits", heading, drawn, wide=False)
+        return draw_figure("waits", heading, drawn, wide=False)
     scale, ticks = wait_scale(max(ordered[-1] for _, ordered in ended))
     marks, ends = [], []
     for entry, ordered in ended:
         points = cdf(ordered, scale)
         note = f"median {span_rounded(entry.summary['wait_s']['p50'])}"
-        marks.append(chart.line(points, PLOT_PX, entry.colour, entry.name, f"{entry.name}: {note}"))
+        marks.append(chart.draw_line(points, PLOT_PX, entry.colour, entry.name, f"{entry.name}: {note}"))
         ends.append(End(mean([round(1000 * at) for _, at in points]) / 1000, entry.name, note, entry.colour))
     frame = Frame(PLOT_PX, heading, ticks, PERCENT_TICKS, marks, ends)
     frame.data = {"x": "log", "x0": scale.low, "x1": scale.high, "y1": 1, "unit": "percent"}
-    return figure("waits", heading, drawn, chart.draw(frame), el("p", "wait", class_="axis"), wide=False)
+    return draw_figure(
+        "waits", heading, drawn, chart.draw(frame), element("p", "wait", class_="axis"), wide=False
+    )
 
 
 def slowdown(entries: Sequence[ComparedPolicy]) -> Markup:
@@ -136,10 +144,10 @@ def slowdown(entries: Sequence[ComparedPolicy]) -> Markup:
     drawn = "Time from submission to end over run time. Dot: median. Line: up to the 95th percentile."
     found = [each for per_entry in classes for each in per_entry if each]
     if not found:
-        return figure("slowdown", heading, drawn, wide=False)
-    y, ticks = factor_scale(max(each.p95 for each in found))
+        return draw_figure("slowdown", heading, drawn, wide=False)
+    y, ticks = make_factor_scale(max(each.p95 for each in found))
     width = 1 / len(SIZE_CLASSES)
-    marks = [chart.separator(index * width, PLOT_PX) for index in range(1, len(SIZE_CLASSES))]
+    marks = [chart.draw_separator(index * width, PLOT_PX) for index in range(1, len(SIZE_CLASSES))]
     inner = width * 0.7 / max(len(entries), 2)
     for index in range(len(SIZE_CLASSES)):
         for nth, (entry, per_entry) in enumerate(zip(entries, classes, strict=True)):
@@ -147,7 +155,7 @@ def slowdown(entries: Sequence[ComparedPolicy]) -> Markup:
                 x = (index + 0.5) * width + (nth - (len(entries) - 1) / 2) * inner
                 title = _slowdown_title(entry, each)
                 marks.append(
-                    chart.whisker(
+                    chart.draw_whisker(
                         x, y.at(each.p50), y.at(each.p95), PLOT_PX, colour=entry.colour, title=title
                     )
                 )
@@ -162,38 +170,39 @@ def slowdown(entries: Sequence[ComparedPolicy]) -> Markup:
         [_slowdown_end(entry, len(entries), nth) for nth, entry in enumerate(entries)],
         kind="classes",
     )
-    axis = el("p", "GPUs of the job", class_="axis")
-    return figure("slowdown", heading, drawn, chart.draw(frame), axis, wide=False)
+    axis = element("p", "GPUs of the job", class_="axis")
+    return draw_figure("slowdown", heading, drawn, chart.draw(frame), axis, wide=False)
 
 
 def _slowdown_title(entry: ComparedPolicy, each: SizeClass) -> str:
     jobs = "1 job" if each.jobs == 1 else f"{human.count(each.jobs)} jobs"
     return (
-        f"{entry.name}, {each.name} GPUs: median {human.times(each.p50)}, p95 {human.times(each.p95)}, {jobs}"
+        f"{entry.name}, {each.name} GPUs: median {human.factor_text(each.p50)}, p95 "
+        f"{human.factor_text(each.p95)}, {jobs}"
     )
 
 
 def _slowdown_end(entry: ComparedPolicy, count: int, nth: int) -> End:
-    note = f"median {human.times(entry.summary['slowdown']['p50'])}"
+    note = f"median {human.factor_text(entry.summary['slowdown']['p50'])}"
     return End(1 - (nth + 0.5) / count if count > 1 else 0.5, entry.name, note, entry.colour)
 
 
 def tenants(entries: Sequence[ComparedPolicy]) -> Markup:
     """Bars of what tenants got, with a mark at their entitlement."""
     every = tenant_rows(entries)
-    rows = largest(every)
+    rows = find_largest(every)
     heading = sentences.tenants_heading(entries, every)
     drawn = (
         "Share of the GPU time used while jobs waited, per tenant and policy. The upright mark is what "
         "the tenant was entitled to; a pale bar up to it is what it lacked."
     )
     if not rows:
-        return figure("tenants", heading, drawn)
+        return draw_figure("tenants", heading, drawn)
     pitch = {1: 16, 2: 12, 3: 9}.get(len(entries), 8)
     row_px = pitch * len(entries) + 12
     height = row_px * len(rows)
     values = [value for row in rows for pair in row.shares if pair for value in pair]
-    steps = nice_steps(max(values) * 100, 6)
+    steps = choose_steps(max(values) * 100, 6)
     x = Linear(0, steps[-1] / 100)
     marks = [
         mark
@@ -216,7 +225,7 @@ def tenants(entries: Sequence[ComparedPolicy]) -> Markup:
         y_rules=False,
         kind="tenants",
     )
-    return figure("tenants", heading, drawn, chart.draw(frame))
+    return draw_figure("tenants", heading, drawn, chart.draw(frame))
 
 
 def _tenant_marks(
@@ -229,13 +238,15 @@ def _tenant_marks(
 
     def bar(low: float, high: float, pale: bool) -> Markup:
         ends = x.at(low), x.at(high)
-        return chart.bar(*ends, top_px=top, tall_px=pitch - 1.5, colour=entry.colour, title=title, pale=pale)
+        return chart.draw_bar(
+            *ends, top_px=top, tall_px=pitch - 1.5, colour=entry.colour, title=title, pale=pale
+        )
 
     lacking = [bar(share, due, True)] if due > share else []
-    return [bar(0, share, False), *lacking, chart.marker(x.at(due), top - 1, pitch + 0.5, title)]
+    return [bar(0, share, False), *lacking, chart.draw_marker(x.at(due), top - 1, pitch + 0.5, title)]
 
 
-def all_plots(entries: Sequence[ComparedPolicy], origin_ms: int) -> Markup:
+def draw_plots(entries: Sequence[ComparedPolicy], origin_ms: int) -> Markup:
     """In the order of a reader's questions: how busy, how many wait, how long, which sizes pay, which tenants get."""
     return join(
         utilisation(entries, origin_ms),

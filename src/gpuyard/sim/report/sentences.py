@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuyard.model.units import SECOND_MS
 from gpuyard.pages import human
-from gpuyard.pages.markup import Markup, el, join
+from gpuyard.pages.markup import Markup, element, join
 from gpuyard.quantities import percent_rounded, span_rounded
 from gpuyard.sim.report.series import PARTS, ComparedPolicy, SizeClass, TenantRow, end_ms
 from gpuyard.sim.report.table import METRICS, Better, Metric
@@ -42,7 +42,7 @@ def headline(first: ComparedPolicy, other: ComparedPolicy) -> Markup:
             continue
         better = (after > before) == (metric.better is Better.HIGH)
         (gains if better else losses).append(_change(metric, before, after))
-    parts: list[str] = [el("b", other.name), " instead of ", el("b", first.name), ": "]
+    parts: list[str] = [element("b", other.name), " instead of ", element("b", first.name), ": "]
     if gains:
         parts.append(join(*gains[:CHANGES_MAX], between=", "))
     if losses:
@@ -50,13 +50,13 @@ def headline(first: ComparedPolicy, other: ComparedPolicy) -> Markup:
         parts.append(join(*losses[:CHANGES_MAX], between=", "))
     if not gains and not losses:
         parts.append("no figure changes noticeably")
-    longer = longer_waits(first.summary["tenants"], other.summary["tenants"])
+    longer = longer_waits_texts(first.summary["tenants"], other.summary["tenants"])
     if longer:
         parts += [". Longer waits: ", "; ".join(longer)]
     return join(*parts, ".")
 
 
-def longer_waits(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+def longer_waits_texts(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Every tenant that waits noticeably longer on average or at the 95th percentile, with both figures."""
     said = []
     for path in sorted(set(before) & set(after)):
@@ -80,7 +80,7 @@ def _matters(metric: Metric, before: float, after: float) -> bool:
 
 
 def _change(metric: Metric, before: float, after: float) -> Markup:
-    figures = el("span", f"{metric.say(before)} → {metric.say(after)}", class_="n")
+    figures = element("span", f"{metric.say(before)} → {metric.say(after)}", class_="n")
     return join(metric.phrase.replace(" ", "\u00a0"), " ", figures)
 
 
@@ -90,14 +90,14 @@ def lone_headline(entry: ComparedPolicy) -> Markup:
         join(
             metric.phrase.replace(" ", "\u00a0"),
             " ",
-            el("span", metric.say(metric.value(entry.summary)), class_="n"),
+            element("span", metric.say(metric.value(entry.summary)), class_="n"),
         )
         for metric in METRICS[1:7]
         if metric.value(entry.summary) is not None
     ]
     if not said:
-        return join(el("b", entry.name), ": no job ended, so there is little to say.")
-    return join(el("b", entry.name), ": ", join(*said, between=", "), ".")
+        return join(element("b", entry.name), ": no job ended, so there is little to say.")
+    return join(element("b", entry.name), ": ", join(*said, between=", "), ".")
 
 
 def utilisation_heading(entries: Sequence[ComparedPolicy]) -> str:
@@ -167,7 +167,7 @@ def tenants_heading(entries: Sequence[ComparedPolicy], rows: Sequence[TenantRow]
     (figure, name), *rest = said
     start = f"With {name}, {figure} of the GPU time goes to tenants beyond their due"
     gap, path = max(found[-1][2], key=lambda each: (abs(each[0]), each[1]))
-    worst = f"{path} {human.points(abs(gap))} too {'much' if gap > 0 else 'little'}"
+    worst = f"{path} {human.points_text(abs(gap))} too {'much' if gap > 0 else 'little'}"
     ranking = _ranking(start, [f"with {name} {figure}" for figure, name in rest])
     return f"{ranking}; {found[-1][1]} gives {worst}"
 
@@ -185,8 +185,11 @@ def slowdown_heading(entries: Sequence[ComparedPolicy], classes: Sequence[Sequen
     if max(each.p95 for each in sizes) < SLOWED_MIN:
         return "Jobs of every size run as if they were alone"
     gpus = {"1": "1 GPU", PARTS: "up to 1 GPU"}.get(suffers, f"{suffers} GPUs")
-    start = f"Jobs of {gpus} suffer most: 95 % of them take up to {human.times(factor)} their run time with {name}"
-    return _ranking(start, [f"{human.times(factor)} with {name}" for factor, name in rest])
+    start = (
+        f"Jobs of {gpus} suffer most: 95 % of them take up to {human.factor_text(factor)} their "
+        f"run time with {name}"
+    )
+    return _ranking(start, [f"{human.factor_text(factor)} with {name}" for factor, name in rest])
 
 
 def _all(count: int) -> str:
@@ -200,7 +203,7 @@ def _ranking(start: str, rest: Sequence[str]) -> str:
     return f"{start}, {rest[0]} … {rest[-1]}"
 
 
-def warnings(entries: Sequence[ComparedPolicy]) -> list[Markup]:
+def warning_texts(entries: Sequence[ComparedPolicy]) -> list[Markup]:
     """What a reader has to know before trusting the figures."""
     said = []
     for entry in entries:
@@ -208,7 +211,7 @@ def warnings(entries: Sequence[ComparedPolicy]) -> list[Markup]:
             covered = (end_ms(entry.result) - entry.result.first_submit_ms) / SECOND_MS
             said.append(
                 join(
-                    el("b", "Interrupted. "),
+                    element("b", "Interrupted. "),
                     f"The simulation of {entry.name} was stopped after {span_rounded(max(covered, 0))} "
                     "of simulated time. Its figures cover what had happened until then and are not "
                     "comparable with a full run.",
@@ -223,8 +226,8 @@ def warnings(entries: Sequence[ComparedPolicy]) -> list[Markup]:
     if left:
         said.append(
             join(
-                el("b", "Unfinished jobs. "),
-                f"{human.listed(left)} were still waiting or running at the end. Their waits and "
+                element("b", "Unfinished jobs. "),
+                f"{human.list_text(left)} were still waiting or running at the end. Their waits and "
                 "completion times are not in any figure, which flatters a policy that leaves jobs behind.",
             )
         )
@@ -239,8 +242,8 @@ def warnings(entries: Sequence[ComparedPolicy]) -> list[Markup]:
     if turned_away:
         said.append(
             join(
-                el("b", "Rejected jobs. "),
-                f"{human.listed(turned_away)}: no node could ever hold them, or their tenant has no quota "
+                element("b", "Rejected jobs. "),
+                f"{human.list_text(turned_away)}: no node could ever hold them, or their tenant has no quota "
                 "for them.",
             )
         )

@@ -8,7 +8,7 @@ from typing import Any
 from gpuyard.model.units import MILLI
 from gpuyard.pages.scale import Log
 from gpuyard.sim.result import Result
-from gpuyard.sim.summary import nearest_rank, slowdowns_milli, summaries_of, whole
+from gpuyard.sim.summary import align_columns, compute_slowdowns_milli, find_nearest_rank, summarise_all
 
 POINTS_MAX = 400
 CDF_POINTS = 240
@@ -36,13 +36,13 @@ class ComparedPolicy:
         return self.result.policy
 
 
-def entries_of(
+def compare_policies(
     results: Sequence[Result], summaries: Sequence[dict[str, Any]] | None = None
 ) -> list[ComparedPolicy]:
     """The policies in the given order; summaries are made if the caller has none."""
-    results = [whole(result) for result in results]
+    results = [align_columns(result) for result in results]
     if summaries is None:
-        summaries = summaries_of(results)
+        summaries = summarise_all(results)
     first = 1 if len(results) == 1 else 0
     return [
         ComparedPolicy(
@@ -57,7 +57,7 @@ def mean(values: Sequence[int]) -> float:
     return sum(values) / len(values)
 
 
-def thinned(
+def thin_values(
     at_ms: Sequence[int], values: Sequence[int], pick: Callable[[Sequence[int]], float]
 ) -> list[tuple[int, float]]:
     """At most `POINTS_MAX` (time, value) points; `pick` chooses the value of neighbours that share one."""
@@ -102,14 +102,14 @@ def slowdown_by_size(result: Result) -> list[SizeClass | None]:
     bounds = [most for most, _ in SIZE_CLASSES if most is not None]
     index_of = {gpus: sum(gpus > most for most in bounds) for gpus in range(max(bounds) + 2)}
     largest = max(bounds) + 1
-    for milli, slowdown in zip(result.gpu_milli, slowdowns_milli(result), strict=True):
+    for milli, slowdown in zip(result.gpu_milli, compute_slowdowns_milli(result), strict=True):
         groups[index_of[min(-(-milli // MILLI), largest)]].append(slowdown)
     found: list[SizeClass | None] = []
     parts = any(0 < milli < MILLI for milli in result.gpu_milli)
     for (_, name), group in zip(SIZE_CLASSES, groups, strict=True):
         group.sort()
         shown = PARTS if parts and name == "1" else name
-        ranks = [nearest_rank(group, percent) / 1000 for percent in (50, 95)] if group else []
+        ranks = [find_nearest_rank(group, percent) / 1000 for percent in (50, 95)] if group else []
         found.append(SizeClass(shown, len(group), *ranks) if ranks else None)
     return found
 
@@ -132,7 +132,7 @@ def tenant_rows(entries: Sequence[ComparedPolicy]) -> list[TenantRow]:
     return rows
 
 
-def largest(rows: list[TenantRow]) -> list[TenantRow]:
+def find_largest(rows: list[TenantRow]) -> list[TenantRow]:
     """The first `TENANTS_MAX`, and the others together if there are more."""
     if len(rows) <= TENANTS_MAX + 1:
         return rows

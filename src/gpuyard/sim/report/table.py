@@ -12,7 +12,7 @@ from typing import Any
 from gpuyard.pages import human
 from gpuyard.quantities import percent_rounded, span_rounded, usd_rounded
 from gpuyard.sim.result import Result
-from gpuyard.sim.summary import summaries_of
+from gpuyard.sim.summary import summarise_all
 from gpuyard.tables import Column, Grid, grid
 
 Summary = dict[str, Any]
@@ -118,7 +118,7 @@ METRICS = (
         "fairness",
         "fairness",
         lambda s: s["fairness"],
-        human.ratio,
+        human.ratio_text,
         Better.HIGH,
         "1 minus half the sum over tenants of |share used - share entitled|, mean over the times at which "
         "anything was used or waiting. 1: every tenant had exactly what its weight entitles it to.",
@@ -137,7 +137,7 @@ METRICS = (
         "lost GPU-h",
         "GPU-hours lost",
         lambda s: s["destroyed_gpu_s"],
-        human.gpu_hours,
+        human.gpu_hours_text,
         Better.LOW,
         "GPU-hours spent on work that had to be done again after a preemption or a node failure, restarts "
         "included.",
@@ -155,10 +155,10 @@ METRICS = (
 )
 
 
-def terminal_table(results: Sequence[Result], summaries: Sequence[Summary] | None = None) -> Grid:
+def make_terminal_table(results: Sequence[Result], summaries: Sequence[Summary] | None = None) -> Grid:
     """The policies side by side, a row for each. Pass the summaries if they already exist."""
     if summaries is None:
-        summaries = summaries_of(results)
+        summaries = summarise_all(results)
     records = [
         {"policy": result.policy} | summary for result, summary in zip(results, summaries, strict=True)
     ]
@@ -172,7 +172,7 @@ def terminal_table(results: Sequence[Result], summaries: Sequence[Summary] | Non
     return found
 
 
-def comparable(summaries: Sequence[Summary]) -> bool:
+def is_comparable(summaries: Sequence[Summary]) -> bool:
     """An interrupted run has seen a different part of the trace: nothing is better or worse than it."""
     return not any(summary["interrupted"] for summary in summaries)
 
@@ -180,7 +180,7 @@ def comparable(summaries: Sequence[Summary]) -> bool:
 def best_of(metric: Metric, summaries: Sequence[Summary]) -> list[bool]:
     """Which values are the best. Values that read the same are equally good; if most do, none is marked."""
     values = [metric.value(summary) for summary in summaries]
-    if not comparable(summaries):
+    if not is_comparable(summaries):
         return [False] * len(values)
     known = [value for value in values if value is not None]
     if metric.better is Better.NEITHER or not known:

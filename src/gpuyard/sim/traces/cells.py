@@ -31,7 +31,7 @@ def show(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:37] + "...")
 
 
-def seconds_ms(text: str, what: str) -> int:
+def parse_seconds_ms(text: str, what: str) -> int:
     """Seconds, in milliseconds."""
     try:
         value = float(text)
@@ -42,7 +42,7 @@ def seconds_ms(text: str, what: str) -> int:
     raise RowError(f"{what} is {show(text)}, which is {_absurd(value)}")
 
 
-def whole(text: str, what: str, most: int = COUNT_MAX) -> int:
+def parse_whole(text: str, what: str, most: int = COUNT_MAX) -> int:
     """A whole number; `8.0` is one."""
     try:
         value = float(text)
@@ -55,7 +55,7 @@ def whole(text: str, what: str, most: int = COUNT_MAX) -> int:
     return int(value)
 
 
-def thousandths(text: str, what: str, most: int) -> int:
+def parse_thousandths(text: str, what: str, most: int) -> int:
     """A number with at most three decimals, in thousandths."""
     try:
         value = float(text) * 1000
@@ -68,7 +68,7 @@ def thousandths(text: str, what: str, most: int) -> int:
     return round(value)
 
 
-def instant_ms(text: str, what: str) -> int:
+def parse_instant_ms(text: str, what: str) -> int:
     """A time of day such as `2026-03-02T09:30:00`, as epoch milliseconds; UTC unless it names a zone."""
     try:
         when = datetime.fromisoformat(text.strip())
@@ -90,7 +90,7 @@ def name(text: str, what: str) -> str:
     return text
 
 
-def tenant(text: str, what: str = "tenant") -> str:
+def parse_tenant(text: str, what: str = "tenant") -> str:
     """A place in the tenant tree: `team`, `team/user`, `org/team/user`."""
     path = name(text, what)
     if not all(part and part == part.strip() for part in path.split("/")):

@@ -18,14 +18,14 @@ from gpuyard.sim.traces.cells import (
     TIME_MS_MAX,
     RowError,
     name,
-    seconds_ms,
-    tenant,
-    thousandths,
-    whole,
+    parse_seconds_ms,
+    parse_tenant,
+    parse_thousandths,
+    parse_whole,
 )
 from gpuyard.sim.traces.options import Options
 from gpuyard.sim.traces.source import Source, split
-from gpuyard.sim.traces.yard import gpus_of
+from gpuyard.sim.traces.yard import parse_gpus
 
 MARKS = ("submitted_ms", "started_ms", "ended_ms")
 """Columns by which the format is recognised."""
@@ -78,10 +78,10 @@ class _Rows:
             self._builder.left_out(number, "never started")
             return
         try:
-            submit_ms, start_ms, end_ms = [whole(row[column], column, TIME_MS_MAX) for column in MARKS]
+            submit_ms, start_ms, end_ms = [parse_whole(row[column], column, TIME_MS_MAX) for column in MARKS]
             if end_ms < start_ms:
                 raise RowError("ends before it starts")
-            limit_ms = seconds_ms(row["time_limit_s"], "time_limit_s") if row.get("time_limit_s") else 0
+            limit_ms = parse_seconds_ms(row["time_limit_s"], "time_limit_s") if row.get("time_limit_s") else 0
             key = tuple(row.get(column, "") for column in _SPEC)
             index = self._known.get(key)
             if index is None:
@@ -95,12 +95,12 @@ class _Rows:
 def _spec(row: Mapping[str, str]) -> JobSpec:
     models = [model for model in re.split(r"[ |;]", row["gpu_models"]) if model]
     ask = Ask(
-        gpus_of(row["gpus_per_task"] or "0"),
-        tasks=whole(row["tasks"] or "1", "tasks"),
-        cpu_milli=thousandths(row["cpus"] or "0", "cpus", CPU_MILLI_MAX),
-        memory_mib=whole(row["memory_mib"] or "0", "memory_mib", MEMORY_MIB_MAX),
+        parse_gpus(row["gpus_per_task"] or "0"),
+        tasks=parse_whole(row["tasks"] or "1", "tasks"),
+        cpu_milli=parse_thousandths(row["cpus"] or "0", "cpus", CPU_MILLI_MAX),
+        memory_mib=parse_whole(row["memory_mib"] or "0", "memory_mib", MEMORY_MIB_MAX),
         models=tuple(dict.fromkeys(name(model, "gpu_models") for model in models)),
     )
     if ask.tasks == 0:
         raise RowError("tasks is 0")
-    return JobSpec(tenant(row["tenant"] or "default"), ask, klass=name(row["class"], "class"))
+    return JobSpec(parse_tenant(row["tenant"] or "default"), ask, klass=name(row["class"], "class"))

@@ -8,7 +8,15 @@ of the file and run for an hour.
 from gpuyard.model import Ask, GpuRequest, JobSpec, Milli, Whole
 from gpuyard.model.units import HOUR_MS, MILLI
 from gpuyard.sim.traces.builder import Builder
-from gpuyard.sim.traces.cells import CPU_MILLI_MAX, MEMORY_MIB_MAX, RowError, name, seconds_ms, show, whole
+from gpuyard.sim.traces.cells import (
+    CPU_MILLI_MAX,
+    MEMORY_MIB_MAX,
+    RowError,
+    name,
+    parse_seconds_ms,
+    parse_whole,
+    show,
+)
 from gpuyard.sim.traces.options import Options
 from gpuyard.sim.traces.source import Source, Table, split
 
@@ -52,11 +60,11 @@ class _Times:
     def of(self, cells: list[str]) -> tuple[int, int]:
         if self.created < 0 or self.deleted < 0:
             return 0, HOUR_MS
-        created_ms = seconds_ms(cells[self.created], "creation_time")
-        deleted_ms = seconds_ms(cells[self.deleted], "deletion_time")
+        created_ms = parse_seconds_ms(cells[self.created], "creation_time")
+        deleted_ms = parse_seconds_ms(cells[self.deleted], "deletion_time")
         started_ms = created_ms
         if self.scheduled >= 0 and cells[self.scheduled].strip():
-            started_ms = seconds_ms(cells[self.scheduled], "scheduled_time")
+            started_ms = parse_seconds_ms(cells[self.scheduled], "scheduled_time")
         if not created_ms <= started_ms <= deleted_ms:
             raise RowError("creation_time, scheduled_time and deletion_time are not in this order")
         return created_ms, deleted_ms - started_ms
@@ -64,9 +72,9 @@ class _Times:
 
 def _ask(cpu: str, memory: str, gpus: str, milli: str, models: str) -> Ask:
     return Ask(
-        _gpus(whole(gpus, "num_gpu"), milli),
-        cpu_milli=whole(cpu, "cpu_milli", CPU_MILLI_MAX),
-        memory_mib=whole(memory, "memory_mib", MEMORY_MIB_MAX),
+        _gpus(parse_whole(gpus, "num_gpu"), milli),
+        cpu_milli=parse_whole(cpu, "cpu_milli", CPU_MILLI_MAX),
+        memory_mib=parse_whole(memory, "memory_mib", MEMORY_MIB_MAX),
         models=tuple(dict.fromkeys(name(model, "gpu_spec") for model in models.split("|") if model.strip())),
     )
 
@@ -74,7 +82,7 @@ def _ask(cpu: str, memory: str, gpus: str, milli: str, models: str) -> Ask:
 def _gpus(count: int, text: str) -> GpuRequest:
     if count == 0:
         return Whole(0)
-    milli = whole(text, "gpu_milli", MILLI)
+    milli = parse_whole(text, "gpu_milli", MILLI)
     if milli == 0:
         raise RowError(f"gpu_milli is {show(text)} for {count} GPUs")
     return Whole(count) if milli == MILLI else Milli(count, milli)

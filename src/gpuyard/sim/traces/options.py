@@ -31,7 +31,7 @@ class Options:
                 raise BadInput(f"{what} is {value}", hint="Give a whole number of at least 1.")
 
 
-def gang(gpus: int, gpus_per_node: int, cpu_milli: int = 0) -> Ask:
+def make_gang_ask(gpus: int, gpus_per_node: int, cpu_milli: int = 0) -> Ask:
     """The ask for `gpus` whole GPUs in all, of a source that does not say where; `cpu_milli` is for the whole job too.
 
     A job that fits on a node stays on one. A larger one has tasks of equal size, the largest that divides both the job

@@ -8,8 +8,8 @@ from random import Random
 
 from gpuyard.model import JobSpec
 from gpuyard.sim.traces.builder import Builder
-from gpuyard.sim.traces.cells import RowError, instant_ms, seconds_ms, tenant, whole
-from gpuyard.sim.traces.options import Options, gang
+from gpuyard.sim.traces.cells import RowError, parse_instant_ms, parse_seconds_ms, parse_tenant, parse_whole
+from gpuyard.sim.traces.options import Options, make_gang_ask
 from gpuyard.sim.traces.source import Source, split
 
 _TENANT = "philly"
@@ -31,13 +31,13 @@ def read(source: Source, builder: Builder, options: Options) -> None:
     builder.epoch_ms = 0
     for number, cells in table.rows():
         try:
-            submit_ms = instant_ms(cells[at], "timestamp")
-            run_ms = seconds_ms(cells[duration], "duration")
+            submit_ms = parse_instant_ms(cells[at], "timestamp")
+            run_ms = parse_seconds_ms(cells[duration], "duration")
             key = (cells[gpus], cells[cluster] if cluster >= 0 else "")
             index = known.get(key)
             if index is None:
-                ask = gang(whole(key[0], "num_gpus"), options.gpus_per_node)
-                owner = tenant(key[1], "cluster") if key[1].strip() else _TENANT
+                ask = make_gang_ask(parse_whole(key[0], "num_gpus"), options.gpus_per_node)
+                owner = parse_tenant(key[1], "cluster") if key[1].strip() else _TENANT
                 index = known[key] = builder.index(JobSpec(owner, ask))
         except RowError as error:
             builder.broken(number, str(error))

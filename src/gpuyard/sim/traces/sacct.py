@@ -7,10 +7,10 @@ so far, because without the longest jobs the past would look idle.
 
 from dataclasses import dataclass
 
-from gpuyard.engines.slurm.words.forms import Tres, Unreadable, duration_ms, limit_ms, tres
+from gpuyard.engines.slurm.words.forms import Tres, Unreadable, limit_ms, parse_duration_ms, parse_tres
 from gpuyard.model import Ask, JobSpec, Mig, Whole
 from gpuyard.sim.traces.builder import Builder
-from gpuyard.sim.traces.cells import RowError, instant_ms, name, seconds_ms, tenant
+from gpuyard.sim.traces.cells import RowError, name, parse_instant_ms, parse_seconds_ms, parse_tenant
 from gpuyard.sim.traces.options import Options
 from gpuyard.sim.traces.source import Source, Table
 
@@ -92,9 +92,9 @@ class _Columns:
         if cells[self.start].strip().lower() in _NEVER or state.startswith("PENDING"):
             raise LeftOut("never started")
         if self.elapsed_raw >= 0 and cells[self.elapsed_raw].strip():
-            run_ms = seconds_ms(cells[self.elapsed_raw], "ElapsedRaw")
+            run_ms = parse_seconds_ms(cells[self.elapsed_raw], "ElapsedRaw")
         elif self.elapsed >= 0 and cells[self.elapsed].strip():
-            run_ms = duration_ms(cells[self.elapsed], "Elapsed")
+            run_ms = parse_duration_ms(cells[self.elapsed], "Elapsed")
         elif self.end < 0 or cells[self.end].strip().lower() in _NEVER:
             raise LeftOut("has neither an end nor an elapsed time")
         else:
@@ -120,20 +120,20 @@ class _Columns:
 
 def _instant_ms(text: str, what: str) -> int:
     """Epoch seconds (SLURM_TIME_FORMAT=%s) or Slurm's usual form."""
-    return seconds_ms(text, what) if text.strip().isdecimal() else instant_ms(text, what)
+    return parse_seconds_ms(text, what) if text.strip().isdecimal() else parse_instant_ms(text, what)
 
 
 def _spec(key: tuple[str, ...], options: Options) -> JobSpec:
     allocated, requested, account, user, qos = key
-    held = tres(allocated or requested)
+    held = parse_tres(allocated or requested)
     if not held.gpus and held.shared:
         raise LeftOut("shares GPUs (gres/shard, gres/mps), and how much of one is not told")
     if not held.gpus and not options.cpu_jobs:
         raise LeftOut("asks for no GPU")
     # The models it asked for, not those it happened to get, if the export has both.
-    models = tres(requested or allocated).models if options.models else ()
+    models = parse_tres(requested or allocated).models if options.models else ()
     owner = "/".join(part for part in (account, user) if part) or _TENANT
-    return JobSpec(tenant(owner, "Account/User"), ask_of(held, models), klass=name(qos, "QOS"))
+    return JobSpec(parse_tenant(owner, "Account/User"), ask_of(held, models), klass=name(qos, "QOS"))
 
 
 def ask_of(held: Tres, models: tuple[str, ...]) -> Ask:

@@ -12,8 +12,8 @@ from typing import cast
 from gpuyard.model import JobSpec
 from gpuyard.model.units import MILLI
 from gpuyard.sim.traces.builder import Builder
-from gpuyard.sim.traces.cells import TIME_MS_MAX, RowError, show, whole
-from gpuyard.sim.traces.options import Options, gang
+from gpuyard.sim.traces.cells import TIME_MS_MAX, RowError, parse_whole, show
+from gpuyard.sim.traces.options import Options, make_gang_ask
 from gpuyard.sim.traces.source import Source
 
 FIELDS = 18
@@ -138,7 +138,7 @@ def _comment(line: str, builder: Builder) -> None:
     words = line.lstrip("; \t").split()
     if len(words) >= 2 and words[0].lower() == _START:
         try:
-            builder.epoch_ms = whole(words[1], _START, TIME_MS_MAX // 1000) * 1000
+            builder.epoch_ms = parse_whole(words[1], _START, TIME_MS_MAX // 1000) * 1000
         except RowError:
             builder.epoch_ms = None
 
@@ -173,12 +173,12 @@ def _spec(key: tuple[str, str, str, str], options: Options) -> JobSpec:
     per_gpu = options.processors_per_gpu
     # If a GPU is several processors, these are real cores, and the job asks for them too.
     cpu_milli = processors * MILLI if per_gpu > 1 else 0
-    parts = [f"g{whole(group, 'group')}"] if group != "-1" else []
-    parts += [f"u{whole(user, 'user')}"] if user != "-1" else []
-    ask = gang(-(-processors // per_gpu), options.gpus_per_node, cpu_milli)
+    parts = [f"g{parse_whole(group, 'group')}"] if group != "-1" else []
+    parts += [f"u{parse_whole(user, 'user')}"] if user != "-1" else []
+    ask = make_gang_ask(-(-processors // per_gpu), options.gpus_per_node, cpu_milli)
     return JobSpec("/".join(parts) or "swf", ask)
 
 
 def _processors(text: str, what: str) -> int:
     """0 if the number is unknown."""
-    return 0 if text == "-1" else whole(text, f"{what} processors")
+    return 0 if text == "-1" else parse_whole(text, f"{what} processors")

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 from pathlib import Path
 
-from gpuyard.errors import BadInput, or_meant, words_of
+from gpuyard.errors import BadInput, error_text, suggest_end
 from gpuyard.model import Ask, GpuRequest, JobSpec, Mig, Milli, Whole
 from gpuyard.model.jobs import request_text, thousandths_text
 from gpuyard.model.units import MILLI
@@ -25,13 +25,13 @@ from gpuyard.sim.traces.cells import (
     CPU_MILLI_MAX,
     MEMORY_MIB_MAX,
     RowError,
-    instant_ms,
     name,
-    seconds_ms,
+    parse_instant_ms,
+    parse_seconds_ms,
+    parse_tenant,
+    parse_thousandths,
+    parse_whole,
     show,
-    tenant,
-    thousandths,
-    whole,
 )
 from gpuyard.sim.traces.options import Options
 from gpuyard.sim.traces.source import Source, Table, split
@@ -61,8 +61,8 @@ def read(source: Source, builder: Builder, _options: Options) -> None:
     table = source.table(builder)
     _check_header(table)
     at = table.column("submit_s", "submit")
-    parse_submit = seconds_ms if "submit_s" in table.header else instant_ms
-    if parse_submit is instant_ms:
+    parse_submit = parse_seconds_ms if "submit_s" in table.header else parse_instant_ms
+    if parse_submit is parse_instant_ms:
         builder.epoch_ms = 0
     run, limit, due = table.column("run_s"), table.column("limit_s"), table.column("deadline_s")
     places = [(column, table.header.index(column)) for column in SPEC_COLUMNS if column in table.header]
@@ -71,9 +71,9 @@ def read(source: Source, builder: Builder, _options: Options) -> None:
     for number, cells in table.rows():
         try:
             submit_ms = parse_submit(cells[at], "submit")
-            run_ms = seconds_ms(cells[run], "run_s")
-            limit_ms = seconds_ms(cells[limit], "limit_s") if limit >= 0 and cells[limit].strip() else 0
-            due_ms = seconds_ms(cells[due], "deadline_s") if due >= 0 and cells[due].strip() else 0
+            run_ms = parse_seconds_ms(cells[run], "run_s")
+            limit_ms = parse_seconds_ms(cells[limit], "limit_s") if limit >= 0 and cells[limit].strip() else 0
+            due_ms = parse_seconds_ms(cells[due], "deadline_s") if due >= 0 and cells[due].strip() else 0
             key = key_of(cells)
             index = known.get(key)
             if index is None:
@@ -89,7 +89,7 @@ def _check_header(table: Table) -> None:
     where = f"{table.path}:{table.header_line}"
     for column in table.header:
         if column not in COLUMNS:
-            close = or_meant(column, COLUMNS)
+            close = suggest_end(column, COLUMNS)
             hint = f"Known: {', '.join(COLUMNS)}."
             raise BadInput(f"{where}: unknown column {show(column)}{close}", hint=hint)
     if len(set(table.header)) != len(table.header):
@@ -105,32 +105,32 @@ def _spec(cells: dict[str, str]) -> JobSpec:
     given = {column: cell for column, cell in cells.items() if cell}
     models = given.get("gpu_model", "").split("|")
     ask = Ask(
-        gpus_of(given.get("gpus", "1")),
-        tasks=whole(given.get("tasks", "1"), "tasks"),
-        cpu_milli=thousandths(given.get("cpus", "0"), "cpus", CPU_MILLI_MAX),
-        memory_mib=whole(given.get("memory_mib", "0"), "memory_mib", MEMORY_MIB_MAX),
+        parse_gpus(given.get("gpus", "1")),
+        tasks=parse_whole(given.get("tasks", "1"), "tasks"),
+        cpu_milli=parse_thousandths(given.get("cpus", "0"), "cpus", CPU_MILLI_MAX),
+        memory_mib=parse_whole(given.get("memory_mib", "0"), "memory_mib", MEMORY_MIB_MAX),
         models=tuple(dict.fromkeys(name(model, "gpu_model") for model in models if model.strip())),
     )
     if ask.tasks == 0:
         raise RowError("tasks is 0")
     return JobSpec(
-        tenant(given.get("tenant", DEFAULT_TENANT)),
+        parse_tenant(given.get("tenant", DEFAULT_TENANT)),
         ask,
         klass=name(given.get("class", ""), "class"),
         name=name(given.get("name", ""), "name"),
-        checkpoint_ms=seconds_ms(given.get("checkpoint_s", "0"), "checkpoint_s"),
-        restart_cost_ms=seconds_ms(given.get("restart_s", "0"), "restart_s"),
+        checkpoint_ms=parse_seconds_ms(given.get("checkpoint_s", "0"), "checkpoint_s"),
+        restart_cost_ms=parse_seconds_ms(given.get("restart_s", "0"), "restart_s"),
     )
 
 
-def gpus_of(text: str) -> GpuRequest:
+def parse_gpus(text: str) -> GpuRequest:
     """`4` whole GPUs, `0.25` of one, `2x0.25` of two, a MIG slice `1g.18gb`, or `2x1g.18gb`."""
     match = _COUNTED.fullmatch(text.lower())
     times, rest = match.groups() if match else (None, text)
-    count = whole(times or "1", "gpus")
+    count = parse_whole(times or "1", "gpus")
     if _PROFILE.fullmatch(rest) and count:
         return Mig(count, rest)
-    milli = thousandths(rest, "gpus", COUNT_MAX * MILLI)
+    milli = parse_thousandths(rest, "gpus", COUNT_MAX * MILLI)
     if times is None and milli % MILLI == 0:
         return Whole(milli // MILLI)
     if count and 0 < milli <= MILLI:
@@ -153,7 +153,7 @@ def save(trace: Trace, path: str | Path) -> None:
         part.replace(target)
     except (OSError, ValueError) as error:
         raise BadInput(
-            f"{target}: cannot be written: {words_of(error)}", hint="Choose another place."
+            f"{target}: cannot be written: {error_text(error)}", hint="Choose another place."
         ) from None
     finally:
         with suppress(OSError, ValueError):

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from gpuyard.errors import words_of
+from gpuyard.errors import error_text
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ def is_damage(error: object) -> bool:
     return isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF in DAMAGED
 
 
-def lost_commits(path: Path, page_bytes: int) -> int:
+def count_lost_commits(path: Path, page_bytes: int) -> int:
     """How many commits SQLite drops from the write-ahead log that were acknowledged.
 
     A commit is on disk before the next one is written. So a machine that failed leaves one at most that is not whole;
@@ -81,7 +81,7 @@ def _forget(fd: int, place: int) -> None:
         os.fdatasync(fd)
     except OSError as error:
         _log.warning(
-            "a commit that was being written when the machine failed stays in the log: %s", words_of(error)
+            "a commit that was being written when the machine failed stays in the log: %s", error_text(error)
         )
 
 

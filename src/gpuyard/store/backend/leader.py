@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from gpuyard.errors import words_of
+from gpuyard.errors import error_text
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class FileLease:
             os.pwrite(fd, json.dumps({"pid": os.getpid(), "name": holder}).encode(), 0)
         except OSError as error:
             # The lock is what counts; the note in the file only helps people, and a full disk may not take it.
-            _log.warning("could not note the holder in %s: %s", path, words_of(error))
+            _log.warning("could not note the holder in %s: %s", path, error_text(error))
         return lease
 
     def still_held(self) -> bool:
@@ -108,7 +108,7 @@ class FileLease:
 
 
 def _locked(fd: int) -> bool:
-    """Lock the file if it is free. The retries outlast `file_holder`, which locks it for a moment to look."""
+    """Lock the file if it is free. The retries outlast `find_holder`, which locks it for a moment to look."""
     for pause_s in (0.01, 0.02, 0.0):
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -130,7 +130,7 @@ def _let_go_in_child() -> None:
 os.register_at_fork(after_in_child=_let_go_in_child)
 
 
-def file_holder(path: Path) -> LeaseHolder | None:
+def find_holder(path: Path) -> LeaseHolder | None:
     """The process that has the file locked; None if it is free."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -22,10 +22,10 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, create_engine, event, func, select, text
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 
-from gpuyard.errors import words_of
+from gpuyard.errors import error_text
 from gpuyard.store.backend.base import Backend
 from gpuyard.store.backend.leader import Lease, LeaseHolder, SessionLease
-from gpuyard.store.errors import StoreDamaged, StoreError, explained
+from gpuyard.store.errors import StoreDamaged, StoreError, translate_errors
 
 _log = logging.getLogger(__name__)
 
@@ -154,7 +154,7 @@ class PostgresBackend(Backend):
                     self.notifier.notify(self.head())
                     self._hear_on(conn.connection.dbapi_connection)
             except Exception as error:  # Whatever broke the connection, waiters still poll.
-                _log.warning("listening on %s failed, trying again: %s", self.place, words_of(error))
+                _log.warning("listening on %s failed, trying again: %s", self.place, error_text(error))
                 self._closed.wait(_LISTEN_AGAIN_S)
 
     def _hear_on(self, connection: Any) -> None:
@@ -172,7 +172,7 @@ class PostgresBackend(Backend):
 
     def elect(self, holder: str) -> Lease | None:
         """The advisory lock, then the next epoch, both in one session: if it is lost between them, nothing is won."""
-        with explained(self.place):
+        with translate_errors(self.place):
             conn = self._session()
             try:
                 lease = self._elect(conn, holder)

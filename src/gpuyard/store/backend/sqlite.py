@@ -25,12 +25,12 @@ from sqlalchemy.dialects.sqlite import dialect
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
 
-from gpuyard.errors import counted
+from gpuyard.errors import count_text
 from gpuyard.store.backend.base import COUNTER_ROW, Backend, Counters
-from gpuyard.store.backend.examining import Examination, lost_commits
-from gpuyard.store.backend.leader import FileLease, Lease, LeaseHolder, file_holder
+from gpuyard.store.backend.examining import Examination, count_lost_commits
+from gpuyard.store.backend.leader import FileLease, Lease, LeaseHolder, find_holder
 from gpuyard.store.backend.mover import LogMover
-from gpuyard.store.errors import StoreDamaged, StoreError, StoreFull, StoreReadOnly, damaged
+from gpuyard.store.errors import StoreDamaged, StoreError, StoreFull, StoreReadOnly, damaged_error
 from gpuyard.store.schema import COUNTERS
 
 _COUNTER_ROW = str(COUNTER_ROW.compile(dialect=dialect(), compile_kwargs={"literal_binds": True}))
@@ -58,7 +58,7 @@ def allocate(path: str, size_bytes: int, *, create: bool = False, keep_size: boo
         os.close(fd)
 
 
-def part_of(path: str, part: int, most_bytes: int, least_total_bytes: int = 64 << 20) -> int:
+def measure_part(path: str, part: int, most_bytes: int, least_total_bytes: int = 64 << 20) -> int:
     """A part of the file system that a path is on, and no more than that; 0: it is too small to keep anything."""
     found = os.statvfs(path)
     total = found.f_frsize * found.f_blocks
@@ -105,21 +105,21 @@ class SqliteBackend(Backend):
                     # Another process that has the store open writes nothing meanwhile.
                     cursor.execute("BEGIN IMMEDIATE")
                     try:
-                        lost = lost_commits(self.path, page_bytes)
+                        lost = count_lost_commits(self.path, page_bytes)
                     finally:
                         cursor.execute("ROLLBACK")
             except sqlite3.Error as error:
                 raise DBAPIError(None, None, error) from error
         if lost:
             self._found(
-                f"its log {self.path}-wal is damaged, and {counted(lost, 'commit')} after that are lost"
+                f"its log {self.path}-wal is damaged, and {count_text(lost, 'commit')} after that are lost"
             )
         else:
             Examination(self.path, self._found).begin(wait_s)
         self.check()
 
     def _found(self, what: str) -> None:
-        self.spoil(damaged(self.place, what))
+        self.spoil(damaged_error(self.place, what))
 
     def spoil(self, damage: StoreDamaged) -> None:
         """Write nothing more, and leave the files as they are: somebody may want to look at them."""
@@ -137,7 +137,7 @@ class SqliteBackend(Backend):
         path = f"{self.path}-wal"
         # It is not there before the first write, and some file systems take no blocks ahead.
         with suppress(OSError):
-            wanted = part_of(path, _LOG_PART, _LOG_BYTES)
+            wanted = measure_part(path, _LOG_PART, _LOG_BYTES)
             # To take what is there already would make the disk write something, again and again.
             if os.stat(path).st_blocks * 512 < wanted:
                 allocate(path, wanted, keep_size=True)
@@ -206,7 +206,7 @@ class SqliteBackend(Backend):
 
     def who_leads(self) -> LeaseHolder | None:
         """From the note in the locked file."""
-        return file_holder(self._lease_path)
+        return find_holder(self._lease_path)
 
     def close(self) -> None:
         """End the mover first: it uses a connection."""

@@ -90,7 +90,7 @@ def kept_text(text: str) -> str:
     return text[:600].replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
-def kept_number(value: int) -> int:
+def fit_number(value: int) -> int:
     """A number as it fits in a column."""
     if -_INTEGER_MAX <= value <= _INTEGER_MAX:
         return value

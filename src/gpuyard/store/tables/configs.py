@@ -44,7 +44,7 @@ class ConfigVersion:
     """After a rollback: the version that it goes back to."""
 
 
-def text_hash(text: str) -> str:
+def hash_text(text: str) -> str:
     """The name under which a text is kept."""
     return hashlib.sha256(text.encode()).hexdigest()
 

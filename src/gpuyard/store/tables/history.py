@@ -15,7 +15,7 @@ from gpuyard.model.jobs import FIRST_EXTERNAL_ID
 from gpuyard.model.serialise import Plain
 from gpuyard.store.backend.access import Reads
 from gpuyard.store.schema import HISTORY
-from gpuyard.store.tables.bound import BoundTable, kept_number, kept_text
+from gpuyard.store.tables.bound import BoundTable, fit_number, kept_text
 
 LIMIT_MAX = 1000
 """Rows on one page at most."""
@@ -226,7 +226,7 @@ def _values(row: HistoryRow) -> dict[str, Any]:
     for name in _TEXTS:
         values[name] = kept_text(values[name])
     for name in _NUMBERS:
-        values[name] = kept_number(values[name])
+        values[name] = fit_number(values[name])
     values["detail"] = _details.text(row.detail)
     return values
 

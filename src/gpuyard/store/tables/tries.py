@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from gpuyard.store.backend.access import Reads
 from gpuyard.store.schema import TRIES
-from gpuyard.store.tables.bound import BoundTable, kept_number, kept_text
+from gpuyard.store.tables.bound import BoundTable, fit_number, kept_text
 
 TRIES_MAX = 100
 """How many tries of one job are read, the last ones: some jobs are preempted for weeks."""
@@ -71,10 +71,10 @@ def _values(row: TryRow) -> dict[str, Any]:
     return {
         "job_id": row.job_id,
         "attempt": row.attempt,
-        "started_ms": kept_number(row.started_ms),
-        "ended_ms": kept_number(row.ended_ms),
+        "started_ms": fit_number(row.started_ms),
+        "ended_ms": fit_number(row.ended_ms),
         "outcome": kept_text(row.outcome),
-        "exit_code": kept_number(row.exit_code),
+        "exit_code": fit_number(row.exit_code),
         "why": kept_text(row.why),
         "detail": json.dumps(
             {"nodes": row.nodes, "gpu_indices": row.gpu_indices, "numbers": row.numbers},

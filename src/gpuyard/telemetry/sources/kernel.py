@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from gpuyard.telemetry.attribution import attempt_of_group
+from gpuyard.telemetry.attribution import find_attempt
 from gpuyard.telemetry.sources import AttemptPlace
 
 _SECTOR = 512
@@ -177,7 +177,7 @@ class Kernel:
         def whose(pid: int) -> str:
             with suppress(OSError):
                 for line in self._read(f"/proc/{pid}/cgroup").splitlines():
-                    if line.startswith("0::") and (key := attempt_of_group(line[3:].strip(), groups)):
+                    if line.startswith("0::") and (key := find_attempt(line[3:].strip(), groups)):
                         return key
             for _round in range(_ROUNDS_MAX):
                 if pid in roots:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
-from gpuyard.telemetry.attribution import attempt_of_group
+from gpuyard.telemetry.attribution import find_attempt
 from gpuyard.telemetry.samples import KernelLine
 from gpuyard.telemetry.sources import AttemptPlace
 
@@ -125,7 +125,7 @@ def _whose(
         had = {key for each, keys in gpus.items() if _bus(each) == _bus(xid["pci"]) != "" for key in keys}
         return tuple(sorted(had)) or None
     if oom := _OOM.search(text):
-        key = attempt_of_group(oom["group"], groups)
+        key = find_attempt(oom["group"], groups)
         return (key,) if key else None
     return () if _MACHINE.search(text) else None
 

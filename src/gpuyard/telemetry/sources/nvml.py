@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from gpuyard.telemetry.attribution import lately
+from gpuyard.telemetry.attribution import recent_busy
 from gpuyard.telemetry.sources import GpuLook, ProcessOnGpu
 
 _ALL_LINKS = 0xFFFFFFFF
@@ -352,7 +352,7 @@ class NvmlSource:
             if len(history) > _HISTORY:
                 # The older half thins out, so that a long life is remembered, too.
                 history[: _HISTORY // 2] = history[: _HISTORY // 2 : 2]
-            return lately(history)
+            return recent_busy(history)
         return None
 
 

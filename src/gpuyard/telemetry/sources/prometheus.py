@@ -55,7 +55,7 @@ _HOSTS = ("Hostname", "hostname", "nodename", "node", "host", "instance")
 """Labels that name a node, the surest first."""
 
 
-def query(match: str, span_s: int) -> str:
+def make_query(match: str, span_s: int) -> str:
     """The expression for all that is known, over so many seconds. `match`: further conditions."""
     names = "|".join([*_OF_DCGM, *_OF_SMI, _INDEX, _INFO, _UNAME, *_NODE])
     return f'{{__name__=~"{names}"{"," if match else ""}{match}}}[{span_s}s]'
@@ -140,7 +140,9 @@ class Places:
         return index.get(uuid, self._by_uuid[uuid][1] if uuid in self._by_uuid else None)
 
 
-def steps(rows: Sequence[Mapping[str, Any]], step_ms: int, places: Places) -> dict[tuple[int, str], Step]:
+def read_steps(
+    rows: Sequence[Mapping[str, Any]], step_ms: int, places: Places
+) -> dict[tuple[int, str], Step]:
     """What an answer comes to, by step and node. Of several scrapes in a step the last one counts."""
     places.learn(rows)
     index = {
@@ -202,7 +204,7 @@ def _card(labels: Mapping[str, str]) -> GpuCard:
     return GpuCard(_uuid(labels), labels.get("modelName", ""), labels.get("pci_bus_id", ""), driver)
 
 
-def attempts_alone(step: Step, held: Mapping[str, tuple[Sequence[int], int]]) -> list[AttemptPlace]:
+def find_lone_attempts(step: Step, held: Mapping[str, tuple[Sequence[int], int]]) -> list[AttemptPlace]:
     """Attempts of which the GPUs tell: each has its GPUs to itself, and all of them were scraped.
 
     `held`: the GPUs of each attempt here, and how much it has of each. Of shared ones nobody says whose is which.

@@ -8,12 +8,13 @@ import sys
 import pytest
 
 from gpuyard.cli import run
-from gpuyard.cli.slurm.language.getopt import Grammar, options, read
+from gpuyard.cli.slurm.language.getopt import Grammar, parse_option_table, read
 from gpuyard.cli.slurm.language.stopping import Stop
 from harness.patience import patient
 
 GRAMMAR = Grammar(
-    "squeue", options("format,o= long,l noheader,h jobs,j? sort,S= start states,t= users=:user user,u=")
+    "squeue",
+    parse_option_table("format,o= long,l noheader,h jobs,j? sort,S= start states,t= users=:user user,u="),
 )
 
 

@@ -7,14 +7,14 @@ from gpuyard.cli.slurm.language.columns import (
     Cell,
     Field,
     Parsable,
-    cell_lines,
-    long_format,
-    short_format,
+    format_cells,
+    parse_long_format,
+    parse_short_format,
 )
-from gpuyard.cli.slurm.language.ids import WantedJobs, split_ids, wanted_id
-from gpuyard.cli.slurm.language.jobs import size
-from gpuyard.cli.slurm.language.times import full_span, short_span
-from gpuyard.engines.name_lists import folded, indices_folded
+from gpuyard.cli.slurm.language.ids import WantedJobs, parse_id, split_ids
+from gpuyard.cli.slurm.language.jobs import memory_text
+from gpuyard.cli.slurm.language.times import full_span_text, short_span_text
+from gpuyard.engines.name_lists import fold_indices, fold_names
 
 FIELDS = {
     "i": Field("JOBID", lambda job: job["id"]),
@@ -41,12 +41,12 @@ JOB = {"id": "17", "name": "averylongname", "limit": "1-02:00:00"}
     ],
 )
 def test_short_formats(text: str, header: str, line: str) -> None:
-    found = short_format(text, FIELDS)
+    found = parse_short_format(text, FIELDS)
     assert ([], header, [line]) == (found.unknown, found.header(), found.lines([JOB]))
 
 
 def test_a_letter_that_means_nothing_stays_and_is_named() -> None:
-    found = short_format("%-5j|%i|%&|%", FIELDS)
+    found = parse_short_format("%-5j|%i|%&|%", FIELDS)
     assert ["-", "&", ""] == found.unknown
     assert "%-5j|JOBID|%&|%" == found.header()
     assert ["%-5j|17|%&|%"] == found.lines([JOB])
@@ -61,21 +61,21 @@ def test_a_letter_that_means_nothing_stays_and_is_named() -> None:
     ],
 )
 def test_long_formats(text: str, header: str, line: str) -> None:
-    found = long_format(text, {"jobid": FIELDS["i"], "name": FIELDS["j"]})
+    found = parse_long_format(text, {"jobid": FIELDS["i"], "name": FIELDS["j"]})
     assert ([], header, [line]) == (found.unknown, found.header(), found.lines([JOB]))
 
 
 def test_a_name_that_means_nothing_is_left_out_and_named() -> None:
-    found = long_format("jobid:5,nosuch,name:4", {"jobid": FIELDS["i"], "name": FIELDS["j"]})
+    found = parse_long_format("jobid:5,nosuch,name:4", {"jobid": FIELDS["i"], "name": FIELDS["j"]})
     assert (["nosuch"], "JOBIDNAME") == (found.unknown, found.header())
 
 
 def test_tables_of_the_accounting() -> None:
     cells = [Cell("JobID", 6, str, left=True), Cell("State", 4, lambda _: "CANCELLED")]
-    assert ["JobID  Stat ", "------ ---- ", "17     CAN+ "] == cell_lines(cells, [17], Parsable())
-    assert ["17     CAN+ "] == cell_lines(cells, [17], Parsable(), header=False)
-    assert ["JobID|State|", "17|CANCELLED|"] == cell_lines(cells, [17], Parsable(True, "|", True))
-    assert ["17;CANCELLED"] == cell_lines(cells, [17], Parsable(True, ";"), header=False)
+    assert ["JobID  Stat ", "------ ---- ", "17     CAN+ "] == format_cells(cells, [17], Parsable())
+    assert ["17     CAN+ "] == format_cells(cells, [17], Parsable(), header=False)
+    assert ["JobID|State|", "17|CANCELLED|"] == format_cells(cells, [17], Parsable(True, "|", True))
+    assert ["17;CANCELLED"] == format_cells(cells, [17], Parsable(True, ";"), header=False)
 
 
 @pytest.mark.parametrize(
@@ -93,12 +93,12 @@ def test_tables_of_the_accounting() -> None:
     ],
 )
 def test_nodes_are_folded(names: list[str], text: str) -> None:
-    assert text == folded(names)
+    assert text == fold_names(names)
 
 
 def test_indices_are_folded() -> None:
-    assert "1-4" == indices_folded([4, 3, 2, 1])
-    assert "3,5,7,9-12" == indices_folded([3, 5, 7, 9, 10, 11, 12])
+    assert "1-4" == fold_indices([4, 3, 2, 1])
+    assert "3,5,7,9-12" == fold_indices([3, 5, 7, 9, 10, 11, 12])
 
 
 @pytest.mark.parametrize(
@@ -112,12 +112,12 @@ def test_indices_are_folded() -> None:
     ],
 )
 def test_durations(seconds: int, short: str, full: str) -> None:
-    assert (short, full) == (short_span(seconds), full_span(seconds))
+    assert (short, full) == (short_span_text(seconds), full_span_text(seconds))
 
 
 @pytest.mark.parametrize(("mib", "text"), [(512, "512M"), (4096, "4G"), (1536, "1.50G"), (1 << 21, "2T")])
 def test_sizes(mib: int, text: str) -> None:
-    assert text == size(mib)
+    assert text == memory_text(mib)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_sizes(mib: int, text: str) -> None:
     ],
 )
 def test_ids(text: str, wanted: WantedJobs | None) -> None:
-    assert wanted == wanted_id(text)
+    assert wanted == parse_id(text)
 
 
 def test_ids_in_a_list() -> None:
@@ -145,6 +145,6 @@ def test_ids_in_a_list() -> None:
 
 def test_a_column_is_no_wider_than_anybody_reads() -> None:
     cell = Cell("HEAD", 10**11, str, left=True)
-    lines = cell_lines([cell], ["x"], Parsable())
+    lines = format_cells([cell], ["x"], Parsable())
 
     assert {WIDTH_MAX + 1} == {len(line) for line in lines}, "and a space behind it"

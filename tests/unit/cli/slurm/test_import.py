@@ -7,7 +7,7 @@ import pytest
 
 from gpuyard.cli import run
 from gpuyard.config.reading import load
-from gpuyard.control.fleet import chosen
+from gpuyard.control.fleet import choose_fleet
 from unit.cli.conftest import Done, Yard
 
 RECORDED = Path(__file__).parents[2] / "engines" / "slurm_22_05"
@@ -65,7 +65,7 @@ def test_two_sites_in_one_file(slurm, yard: Yard, tmp_path: Path) -> None:
     assert "there is a cluster 'yardrig' in the file already" in again.err
     assert (2, 0) == (again.code, done.code), done.err
     config = load("both/yard.yaml")
-    fleet = chosen(config, "")
+    fleet = choose_fleet(config, "")
     assert ["yardrig", "second"] == [cluster.name for cluster in fleet.clusters if cluster.observed]
     assert {"yardrig": False, "second": False} == config.settings.observed
     one = load("site/yard.yaml")

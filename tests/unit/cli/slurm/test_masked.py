@@ -4,8 +4,8 @@ from typing import Any
 
 from gpuyard.cli.slurm.commands import sacct
 from gpuyard.cli.slurm.commands.scontrol_show import job_block
-from gpuyard.cli.slurm.language.columns import short_format
-from gpuyard.cli.slurm.language.jobs import SlurmJob, of_queue
+from gpuyard.cli.slurm.language.columns import parse_short_format
+from gpuyard.cli.slurm.language.jobs import SlurmJob, jobs_from_queue
 from gpuyard.cli.slurm.language.pools import Pools
 from gpuyard.cli.slurm.language.squeue_fields import BY_LETTER
 from gpuyard.control.reading.plain_views import NOTHING_MORE
@@ -18,8 +18,8 @@ POOLS = Pools([{"name": "n1", "pool": "local"}])
 
 
 def test_every_column_has_a_word_and_none_is_made_up() -> None:
-    jobs = of_queue(QUEUE, POOLS)
-    found = short_format("%i %j %u %a %q %T %M %l %L %S %e %V %D %R", BY_LETTER)
+    jobs = jobs_from_queue(QUEUE, POOLS)
+    found = parse_short_format("%i %j %u %a %q %T %M %l %L %S %e %V %D %R", BY_LETTER)
 
     lines = [line.split() for line in found.lines(jobs)]
 
@@ -43,7 +43,7 @@ def test_the_accounting_has_only_what_one_may_see() -> None:
 
 
 def test_scontrol_says_what_a_job_waits_for() -> None:
-    job: SlurmJob = of_queue(QUEUE, POOLS)[1]
+    job: SlurmJob = jobs_from_queue(QUEUE, POOLS)[1]
     job.waits_for = "afterok:17,afterany:12_3"
 
     (line,) = [line for line in job_block({}, job) if line.startswith("JobState")]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gpuyard.cli.slurm.language.jobs import SlurmJob, of_view
+from gpuyard.cli.slurm.language.jobs import SlurmJob, job_from_view
 from gpuyard.cli.slurm.language.pools import Pools
-from gpuyard.wire.partition_names import listed, named
+from gpuyard.wire.partition_names import choose_partition, list_partitions
 
 ONE_POOL = {"gpu": ["local"], "short": ["local"]}
 TWO_POOLS = {"gpu": ["a100", "h100"], "gpu-a100": ["a100"]}
@@ -29,15 +29,15 @@ POOLS = Pools(NODES, {"partitions": TWO_POOLS, "accounts": {"nlp": "research/tex
 def test_a_job_has_the_partition_that_it_asked_for(
     pool: str, asked: str, names: dict[str, list[str]], expected: str
 ) -> None:
-    assert expected == named(pool, asked, names)
+    assert expected == choose_partition(pool, asked, names)
 
 
 def test_a_pool_that_has_a_name_to_itself_is_listed_by_that_name_alone() -> None:
-    assert {"gpu": ("local",), "short": ("local",)} == listed(["local"], ONE_POOL)
-    assert {"gpu": ("a100", "h100"), "gpu-a100": ("a100",), "h100": ("h100",)} == listed(
+    assert {"gpu": ("local",), "short": ("local",)} == list_partitions(["local"], ONE_POOL)
+    assert {"gpu": ("a100", "h100"), "gpu-a100": ("a100",), "h100": ("h100",)} == list_partitions(
         ["a100", "h100"], TWO_POOLS
     )
-    assert {"local": ("local",)} == listed(["local"], {})
+    assert {"local": ("local",)} == list_partitions(["local"], {})
 
 
 def test_a_job_that_named_no_partition_is_in_all_that_have_its_pool() -> None:
@@ -58,7 +58,7 @@ def job(node: str, partition: str, pools: list[str], tenant: str = "", klass: st
         "ended_ms": None, "time_limit_s": None, "array_id": None, "array_index": None, "exit_code": None,
         "restarts": 0,
     }  # fmt: skip
-    return of_view(found, POOLS, 3)
+    return job_from_view(found, POOLS, 3)
 
 
 def test_a_filter_knows_every_name_that_a_script_may_use() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from gpuyard.cli.slurm.commands.srun import GRAMMAR
 from gpuyard.cli.slurm.language.getopt import read
-from gpuyard.cli.slurm.language.step_asks import read_ask, with_variables
+from gpuyard.cli.slurm.language.step_asks import add_variables, read_ask
 from gpuyard.engines.local.steps.environments import bound
 from gpuyard.engines.local.steps.grants import Held, Never, RoomNode, grant
 from harness import patience
@@ -32,7 +32,7 @@ def room(*cpus: int, gpus: int = 4, memory_mib: int = 0) -> list[RoomNode]:
 
 def granted(words: str, nodes: list[RoomNode], held: dict[str, Held] | None = None, **variables: str) -> Any:
     """By node the ranks and the GPUs; None: others hold it; a sentence: never."""
-    given = with_variables(read(GRAMMAR, [*words.split(), "true"]), variables)
+    given = add_variables(read(GRAMMAR, [*words.split(), "true"]), variables)
     try:
         found = grant(read_ask(given, variables, 4, len(nodes)), nodes, held or {})
     except Never as never:
@@ -141,7 +141,7 @@ def test_which_gpus_a_task_sees(bind: str, per_task: int | None, seen: list[str]
 )
 def test_tasks_that_are_counted_by_gpu_see_one_each(words: str, variable: str, bind: str) -> None:
     variables = {"SLURM_NTASKS_PER_GPU": variable}
-    given = with_variables(read(GRAMMAR, [*words.split(), "true"]), variables)
+    given = add_variables(read(GRAMMAR, [*words.split(), "true"]), variables)
     assert bind == read_ask(given, variables, 4, 1).bind
 
 

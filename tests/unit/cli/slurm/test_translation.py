@@ -12,14 +12,14 @@ import pytest
 from gpuyard import cli
 from gpuyard.api.client import Client
 from gpuyard.cli.slurm.commands import sacct
-from gpuyard.cli.slurm.commands.folding import as_gang, on_one_node
+from gpuyard.cli.slurm.commands.folding import fold_into_gang, fold_onto_node
 from gpuyard.cli.slurm.commands.sbatch import of_own_tenant, refusal_text
 from gpuyard.cli.slurm.commands.sshare import rows_of
 from gpuyard.cli.slurm.language import squeue_fields
-from gpuyard.cli.slurm.language.jobs import SlurmJob, fold_arrays, of_queue
+from gpuyard.cli.slurm.language.jobs import SlurmJob, fold_arrays, jobs_from_queue
 from gpuyard.cli.slurm.language.pools import Pools
-from gpuyard.cli.slurm.language.sacct_fields import CELLS, Line, exit_code, state
-from gpuyard.cli.slurm.language.words import REASONS, reason
+from gpuyard.cli.slurm.language.sacct_fields import CELLS, SacctLine, exit_code_text, state
+from gpuyard.cli.slurm.language.words import REASONS, slurm_reason
 from gpuyard.control.reading.plain_views import MORE_COLUMNS, REASON_TEXTS
 from gpuyard.engines.machine.job_commands import INSTEAD, PROGRAMS, text_of
 from gpuyard.intake import Caller, Intake
@@ -44,7 +44,7 @@ def job(**more: Any) -> SlurmJob:
     }  # fmt: skip
     assert list(values) == [*QUEUE_COLUMNS, *MORE_COLUMNS]
     values |= more
-    return of_queue({"at_ms": 61_000, "rows": [list(values.values())]}, POOLS)[0]
+    return jobs_from_queue({"at_ms": 61_000, "rows": [list(values.values())]}, POOLS)[0]
 
 
 def test_a_waiting_job_counts_the_nodes_that_it_asks_for() -> None:
@@ -77,7 +77,7 @@ def test_gangs_slices_and_shares_are_counted_as_slurm_counts(
     assert (nodes, each) == tuple([squeue_fields.BY_LETTER[letter].text(one) for letter in "Db"])
     assert f"node={nodes}" in one.tres().split(",")
     assert one.tres().endswith(tres)
-    assert (gres, "") == tuple([CELLS[name].text(Line(one)) for name in ("reqgres", "allocgres")])
+    assert (gres, "") == tuple([CELLS[name].text(SacctLine(one)) for name in ("reqgres", "allocgres")])
 
 
 def test_every_task_of_a_gang_has_a_core_as_slurm_counts() -> None:
@@ -91,19 +91,23 @@ def test_every_task_of_a_gang_has_a_core_as_slurm_counts() -> None:
 def test_a_server_of_the_release_before_is_understood() -> None:
     row = (2, "2", "mine", "a/me", "me", "batch", "RUNNING", "RUNNING", 4, "n1", 5, 1_000, 60, "",
            "", "", 1, 0, 0, 0, "", 0, 0, 0, 0, True, 0)  # fmt: skip
-    assert 1 == of_queue({"at_ms": 61_000, "rows": [row]}, POOLS)[0].node_count
+    assert 1 == jobs_from_queue({"at_ms": 61_000, "rows": [row]}, POOLS)[0].node_count
 
 
 def test_every_reason_of_the_yard_has_a_word() -> None:
     assert [] == [text for text in REASON_TEXTS.values() if text not in REASONS]
-    assert ("Priority", "Priority", "None") == (reason("in line"), reason("in line, 7 ahead"), reason(""))
+    assert ("Priority", "Priority", "None") == (
+        slurm_reason("in line"),
+        slurm_reason("in line, 7 ahead"),
+        slurm_reason(""),
+    )
 
 
 def test_reserved_is_the_time_in_which_a_job_did_not_run() -> None:
     one = job(
         state="RUNNING", attempt_state="RUNNING", nodes="n1", started_ms=61_000, restarts=1, ran_ms=50_000
     )
-    assert "00:00:10" == CELLS["reserved"].text(Line(one))
+    assert "00:00:10" == CELLS["reserved"].text(SacctLine(one))
 
 
 def test_a_running_job() -> None:
@@ -148,12 +152,12 @@ def test_waiting_tasks_of_an_array_are_one_line() -> None:
 def test_exit_codes(how: str, code: int, step: bool, shown: str) -> None:
     one = job(state=how)
     one.exit_code = code
-    assert shown == exit_code(Line(one, step))
+    assert shown == exit_code_text(SacctLine(one, step))
 
 
 def test_who_cancelled_it() -> None:
     one = job(state="CANCELLED", reason="cancelled by root")
-    assert ("CANCELLED by 0", "CANCELLED") == (state(Line(one)), state(Line(one, step=True)))
+    assert ("CANCELLED by 0", "CANCELLED") == (state(SacctLine(one)), state(SacctLine(one, step=True)))
 
 
 # -- what is handed in -------------------------------------------------------------------------------------------
@@ -179,7 +183,7 @@ def taken(options: str) -> Intake:
 def test_a_batch_job_of_several_tasks_is_one_task_that_has_room_for_all(
     options: str, gpus: int, cpus: int, ranks: int | None
 ) -> None:
-    fields = on_one_node(taken(options)).request()
+    fields = fold_onto_node(taken(options)).request()
     assert (gpus, cpus, ranks) == (
         fields.get("gpus", 0),
         fields["cpus"],
@@ -189,7 +193,7 @@ def test_a_batch_job_of_several_tasks_is_one_task_that_has_room_for_all(
 
 
 def test_several_nodes_stay_what_they_are() -> None:
-    assert 2 == on_one_node(taken("-N2 --gres=gpu:8")).request()["nodes_min"]
+    assert 2 == fold_onto_node(taken("-N2 --gres=gpu:8")).request()["nodes_min"]
 
 
 @pytest.mark.parametrize(
@@ -202,7 +206,7 @@ def test_several_nodes_stay_what_they_are() -> None:
     ],
 )
 def test_srun_runs_as_a_gang(options: str, tasks: int, gpus: int, cpus: float) -> None:
-    fields = as_gang(taken(options)).request()
+    fields = fold_into_gang(taken(options)).request()
     assert (tasks, gpus, cpus) == (fields.get("tasks", 1), fields.get("gpus", 0), fields["cpus"])
 
 
@@ -324,7 +328,7 @@ def test_a_command_that_a_yard_lacks_says_what_to_use(name: str, capsys: pytest.
 
 
 def test_cpu_time_is_written_as_slurm_writes_it() -> None:
-    lines = [Line(job(), cpu_s=seconds) for seconds in (7.25, 3599.9996, 3723.4, None)]
+    lines = [SacctLine(job(), cpu_s=seconds) for seconds in (7.25, 3599.9996, 3723.4, None)]
     assert ["00:07.250", "59:59.999", "01:02:03", ""] == [CELLS["totalcpu"].text(line) for line in lines]
 
 
@@ -338,7 +342,7 @@ def test_what_a_job_took_is_asked_for_once_and_memory_stands_with_its_step() -> 
             return {"used": {"cpu_s": 61.5, "memory_mib": 3}}
 
     yard = Yard()
-    whole, step = sacct._measured(cast(Client, yard), [Line(job()), Line(job(), step=True)])
+    whole, step = sacct._measured(cast(Client, yard), [SacctLine(job()), SacctLine(job(), step=True)])
 
     assert 1 == yard.asked
     assert [("", "01:01.500"), ("3072K", "01:01.500")] == [
@@ -370,6 +374,6 @@ def test_scontrol_names_the_fields_that_it_does_not_change(capsys: pytest.Captur
 def test_reasons_of_an_observed_slurm_are_its_own_words() -> None:
     down = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
     for text in ("JobHeldUser", "QOSMaxGRESPerUser", down):
-        assert text == reason(f"Slurm: {text}")
-    assert "None" == reason("Slurm: it waits there")
-    assert "Priority" == reason("Harbour: no berth is free")
+        assert text == slurm_reason(f"Slurm: {text}")
+    assert "None" == slurm_reason("Slurm: it waits there")
+    assert "Priority" == slurm_reason("Harbour: no berth is free")

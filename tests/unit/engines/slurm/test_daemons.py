@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gpuyard.engines.slurm.site.daemons import LINE_CHARS, LINES_MAX, TAIL_BYTES, lines_about, log_files
+from gpuyard.engines.slurm.site.daemons import LINE_CHARS, LINES_MAX, TAIL_BYTES, find_lines, log_files
 
 CONTROLLER = """\
 [2026-11-16T19:00:00.1] _slurm_rpc_submit_batch_job: JobId=17 InitPrio=1 usec=600
@@ -30,9 +30,9 @@ def test_lines_that_name_the_job_and_no_other(tmp_path: Path) -> None:
         "slurmctld: [2026-11-16T19:00:03.4] _job_complete: JobId=17 WEXITSTATUS 0",
         "slurmd n1: [2026-11-16T19:00:01.3] Launching batch job 17 for UID 1001",
         "slurmd n1: [2026-11-16T19:00:01.4] [17.batch] task_p_pre_launch: \\x1b[31mUsing sched_affinity",
-    ) == lines_about(files, ["17"])
-    assert 1 == len(lines_about(files, ["17_3"]))
-    assert () == lines_about(files, [])
+    ) == find_lines(files, ["17"])
+    assert 1 == len(find_lines(files, ["17_3"]))
+    assert () == find_lines(files, [])
     assert [] == log_files({"SlurmctldLogFile": "(null)"}, ["n1"]), "they go to syslog"
 
 
@@ -41,7 +41,7 @@ def test_few_lines_of_the_end_of_a_log_are_shown(tmp_path: Path) -> None:
     path.write_text(
         "JobId=17 first\n" + "x" * 99 * (TAIL_BYTES // 99) + "\n" + "JobId=17 " + "y" * 5000 + "\n"
     )
-    (line,) = lines_about([("slurmctld", str(path))], ["17"])
+    (line,) = find_lines([("slurmctld", str(path))], ["17"])
     assert len("slurmctld: ") + LINE_CHARS + 1 == len(line)
     path.write_text("JobId=17 again\n" * 1000)
-    assert LINES_MAX == len(lines_about([("slurmctld", str(path))], ["17"]))
+    assert LINES_MAX == len(find_lines([("slurmctld", str(path))], ["17"]))

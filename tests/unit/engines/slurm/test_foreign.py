@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gpuyard.engines.observer import ForeignState
-from gpuyard.engines.slurm.foreign import foreign_job, node_reports
+from gpuyard.engines.slurm.foreign import foreign_job, report_nodes
 from gpuyard.engines.slurm.observed import key_of
 from gpuyard.engines.slurm.site.gpu_types import GpuTypes
 from gpuyard.engines.slurm.site.site import read
@@ -22,7 +22,7 @@ NodeName=n4 CPUTot=64 RealMemory=512000 Gres=gpu:a100:8 State=IDLE Partitions=(n
 
 def test_nodes_that_are_drained_down_or_out_of_reach() -> None:
     site = read({"nodes.txt": NODES, "partitions.txt": "PartitionName=main Nodes=n[1-3]\n"}, {})
-    told = node_reports(site, "rig", GpuTypes({"a100": "A100-80GB"}))
+    told = report_nodes(site, "rig", GpuTypes({"a100": "A100-80GB"}))
 
     assert [("n1", "main", True, "", ""), ("n2", "main", True, "", "bad fan"),
             ("n3", "main", False, "down*: dead", ""), ("n4", "", True, "", "")] == [

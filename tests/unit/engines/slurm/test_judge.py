@@ -5,7 +5,15 @@ from typing import Any
 import pytest
 
 from gpuyard.engines.contract import Phase
-from gpuyard.engines.slurm.judge import DOOM_MS, MarkLost, Traces, Verdict, WithdrawLate, WriteEnd, judge
+from gpuyard.engines.slurm.attempt_state import (
+    DOOM_MS,
+    MarkLost,
+    Traces,
+    Verdict,
+    WithdrawLate,
+    WriteEnd,
+    judge,
+)
 from gpuyard.engines.slurm.words.queue import SlurmJob
 from gpuyard.model import Outcome
 

@@ -17,7 +17,7 @@ from gpuyard.engines.node import files
 from gpuyard.engines.node.attempt.crew import Crew
 from gpuyard.engines.node.slurm import head, spread
 from gpuyard.engines.node.slurm.head import Head
-from gpuyard.engines.slurm.calls.submission import program_of
+from gpuyard.engines.slurm.calls.submission import find_program
 from gpuyard.engines.slurm.folder import Folder
 from harness.patience import until
 
@@ -52,7 +52,7 @@ def test_it_runs_alone(tmp_path: Path) -> None:
     assert FILES == sorted([ROOT / path.relative_to(copies) for path in copies.rglob("*.py")])
     assert {0o755} == {path.stat().st_mode & 0o777 for path in [copies, *copies.rglob("*")] if path.is_dir()}
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", program_of(program), str(tmp_path / "gone")],
+        [sys.executable, "-I", "-S", "-c", find_program(program), str(tmp_path / "gone")],
         env={"SLURMD_NODENAME": "n1"},
         capture_output=True,
         text=True,
@@ -112,7 +112,7 @@ def test_a_wish_for_a_keeper_that_cannot_be_is_tried_once_until_it_is_made_anew(
     def looked() -> tuple[int, str]:
         for _ in range(3):
             wrapper.obey()
-        return len(tries), files.trouble(".")
+        return len(tries), files.find_trouble(".")
 
     (tmp_path / "run").mkdir()
     monkeypatch.chdir(tmp_path / "run")
@@ -192,7 +192,7 @@ def test_nodes_that_were_frozen_with_their_head_do_not_take_it_for_dead(
     monkeypatch.setattr(spread.time, "monotonic", lambda: next(clock))
     monkeypatch.setattr(spread.signal, "sigtimedwait", lambda *_: None)
 
-    assert 0 == spread.on_node({}, "n1", crew)
+    assert 0 == spread.run_on_node({}, "n1", crew)
     assert [] == crew.signals
 
 
@@ -232,7 +232,7 @@ def _node(folder: Path, line: str) -> "subprocess.Popen[bytes]":
         "from gpuyard.engines.node.kernel.processes import adopt_orphans\n"
         "signal.pthread_sigmask(signal.SIG_BLOCK, spread.SIGNALS)\n"
         "adopt_orphans(); files.touch(files.BEAT); files.touch(files.GO)\n"
-        f"sys.exit(spread.on_node({plan!r}, 'n1'))\n"
+        f"sys.exit(spread.run_on_node({plan!r}, 'n1'))\n"
     )
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
 

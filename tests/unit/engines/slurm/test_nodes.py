@@ -6,10 +6,10 @@ from gpuyard.engines.machine.backoff import NodeBackoff
 from gpuyard.engines.slurm.fleet import (
     ForeignUse,
     SlurmSettings,
-    notes,
-    reports,
-    scene_of,
-    window,
+    find_window,
+    list_notes,
+    report_nodes,
+    take_snapshot,
 )
 from gpuyard.engines.slurm.words.forms import Gres
 from gpuyard.engines.slurm.words.queue import SlurmJob
@@ -33,10 +33,10 @@ GPU = Partition("gpu", ("n1", "n2"), True)
 def up(
     site: SlurmSettings, *partitions: Partition, reservations: tuple[Reservation, ...] = ()
 ) -> dict[str, str]:
-    scene = scene_of(site, [node("n1"), node("n2", "IDLE", "DRAIN")], partitions, reservations)
+    scene = take_snapshot(site, [node("n1"), node("n2", "IDLE", "DRAIN")], partitions, reservations)
     return {
         each.node.name: each.why
-        for each in reports(site, scene, NodeBackoff(30, 600, lambda: 0), ForeignUse(), {}, {}, 100)
+        for each in report_nodes(site, scene, NodeBackoff(30, 600, lambda: 0), ForeignUse(), {}, {}, 100)
     }
 
 
@@ -51,8 +51,8 @@ def test_a_partition_that_is_down_or_gone() -> None:
     assert "partition gpu is not up" == up(SITE, replace(GPU, state="DOWN"))["n1"]
     site = replace(SITE, partitions=("gpu", "gone"))
     assert "Slurm has no partition gone" == up(site, GPU)["n1"]
-    assert ("Slurm has no partition gone: nothing can start there",) == notes(
-        site, scene_of(site, [node("n1")], [GPU], [])
+    assert ("Slurm has no partition gone: nothing can start there",) == list_notes(
+        site, take_snapshot(site, [node("n1")], [GPU], [])
     )
 
 
@@ -66,13 +66,13 @@ def test_only_the_reservation_is_ours_where_there_is_one() -> None:
 
 def test_what_would_run_into_a_maintenance() -> None:
     later = Reservation("fix", 1000, 2000, ("n1",), ("MAINT",))
-    scene = scene_of(SITE, [node("n1")], [GPU], [later])
+    scene = take_snapshot(SITE, [node("n1")], [GPU], [later])
 
-    assert "" == window(SITE, scene, "n1", 100, 899)
-    assert "maintenance fix of Slurm begins before it would end" == window(SITE, scene, "n1", 100, 900)
-    assert "" != window(SITE, scene, "n1", 100, None)
-    assert "" == window(SITE, scene, "n2", 100, None)
-    assert "" == window(SITE, scene, "n1", 2000, None)
+    assert "" == find_window(SITE, scene, "n1", 100, 899)
+    assert "maintenance fix of Slurm begins before it would end" == find_window(SITE, scene, "n1", 100, 900)
+    assert "" != find_window(SITE, scene, "n1", 100, None)
+    assert "" == find_window(SITE, scene, "n2", 100, None)
+    assert "" == find_window(SITE, scene, "n1", 2000, None)
 
 
 def test_gpus_of_others_are_those_that_we_do_not_hold_and_stay_the_same() -> None:

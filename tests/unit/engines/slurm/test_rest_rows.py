@@ -51,16 +51,16 @@ NEW_NODE.pop("state_flags")
 def test_a_job(entry: dict[str, object]) -> None:
     row = SlurmJob(7, 0, "RUNNING", "None", 0, 1794740732, ("n1", "n2"), 8, 4, 512_000, "main", "y-1-1@ab")
 
-    assert row == rest_rows.job_of(entry)
+    assert row == rest_rows.read_job(entry)
 
 
 def test_that_it_clears_away_outweighs_how_it_ended() -> None:
-    assert "COMPLETING" == rest_rows.job_of(NEW_JOB | {"job_state": ["FAILED", "COMPLETING"]}).state
+    assert "COMPLETING" == rest_rows.read_job(NEW_JOB | {"job_state": ["FAILED", "COMPLETING"]}).state
 
 
 @pytest.mark.parametrize("entry", [OLD_NODE, NEW_NODE], ids=["v0.0.38", "v0.0.40"])
 def test_a_node(entry: dict[str, object]) -> None:
-    node = rest_rows.node_of(entry)
+    node = rest_rows.read_node(entry)
 
     assert ("n1", 64, 512000, (8, "a100"), ()) == (
         node.name,
@@ -81,8 +81,8 @@ def test_partitions() -> None:
         "partition": {"state": ["DOWN"], "flags": ["DEFAULT"]},
     }
 
-    assert Partition("main", ("n1", "n2"), True) == rest_rows.partition_of(old)
-    assert Partition("main", ("n1", "n2"), True, "DOWN", 90 * MINUTE_MS) == rest_rows.partition_of(new)
+    assert Partition("main", ("n1", "n2"), True) == rest_rows.read_partition(old)
+    assert Partition("main", ("n1", "n2"), True, "DOWN", 90 * MINUTE_MS) == rest_rows.read_partition(new)
 
 
 @pytest.mark.parametrize(
@@ -116,13 +116,13 @@ def test_all_that_scontrol_tells_of_a_partition(entry: dict[str, object]) -> Non
         "PartitionName=main Nodes=n[1-2] State=UP DefaultTime=01:00:00 AllowAccounts=physics,chem QoS=gold "
         "PriorityTier=7 DefMemPerCPU=4096 TRES=cpu=128,gres/gpu=16 TRESBillingWeights=gres/gpu=4"
     )
-    assert printed == rest_rows.partition_of(entry)
+    assert printed == rest_rows.read_partition(entry)
 
 
 def test_reservations() -> None:
     entry = {"name": "m", "node_list": "n7", "start_time": 5, "end_time": boxed(9), "flags": ["MAINT"]}
 
-    assert Reservation("m", 5000, 9000, ("n7",), ("MAINT",)) == rest_rows.reservation_of(entry)
+    assert Reservation("m", 5000, 9000, ("n7",), ("MAINT",)) == rest_rows.read_reservation(entry)
 
 
 @pytest.mark.parametrize(
@@ -138,4 +138,4 @@ def test_reservations() -> None:
     ],
 )
 def test_numbers(value: object, number: int) -> None:
-    assert number == rest_rows.number(value)
+    assert number == rest_rows.read_number(value)

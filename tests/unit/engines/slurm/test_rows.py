@@ -5,7 +5,7 @@ import pytest
 from gpuyard.engines.slurm.fleet import node_of
 from gpuyard.engines.slurm.words.queue import SlurmJob, queue_format, read_queue
 from gpuyard.engines.slurm.words.rows import read_nodes, read_partitions, read_reservations
-from gpuyard.engines.slurm.words.states import LIVES, WAITS, outcome_of
+from gpuyard.engines.slurm.words.states import LIVES, WAITS, find_outcome
 from gpuyard.model import Node, Outcome
 from gpuyard.model.units import MINUTE_MS
 
@@ -142,7 +142,7 @@ def test_partitions_and_reservations() -> None:
 
 
 def test_every_state_is_waiting_living_or_an_end() -> None:
-    assert [None, None, None] == [outcome_of(state) for state in ("PENDING", "COMPLETING", "SUSPENDED")]
-    assert Outcome.NODE_FAIL is outcome_of("BOOT_FAIL")
-    assert Outcome.FAILED is outcome_of("A_STATE_OF_TOMORROW")
+    assert [None, None, None] == [find_outcome(state) for state in ("PENDING", "COMPLETING", "SUSPENDED")]
+    assert Outcome.NODE_FAIL is find_outcome("BOOT_FAIL")
+    assert Outcome.FAILED is find_outcome("A_STATE_OF_TOMORROW")
     assert not WAITS & LIVES

@@ -6,7 +6,7 @@ import pytest
 
 from gpuyard.engines.contract import Launch, Part, Recipe
 from gpuyard.engines.slurm.calls import submission
-from gpuyard.engines.slurm.calls.submission import NodeGroup, Submission, amounts, groups_of, minutes_of
+from gpuyard.engines.slurm.calls.submission import NodeGroup, Submission, amounts, choose_minutes, group_nodes
 from gpuyard.engines.slurm.words.forms import Gres
 from gpuyard.engines.slurm.words.rows import Partition, SlurmNode
 from gpuyard.model.units import MINUTE_MS
@@ -31,25 +31,25 @@ def part(name: str, gpus: int, tasks: int = 1, cpu_milli: int = 4000, memory_mib
 
 
 def test_nodes_that_get_the_same_are_one_group() -> None:
-    (group,) = groups_of(launch(part("n1", 2), part("n2", 2)), NODES, PARTITIONS)
+    (group,) = group_nodes(launch(part("n1", 2), part("n2", 2)), NODES, PARTITIONS)
 
     assert NodeGroup(("n1", "n2"), 2, "a100", 4, 1000, 1, "gpu") == group
     assert "gpu:a100:2" == group.gres
 
 
 def test_nodes_that_get_different_amounts_are_several() -> None:
-    groups = groups_of(launch(part("n1", 4, 2), part("n2", 2), part("n3", 4, 2)), NODES, PARTITIONS)
+    groups = group_nodes(launch(part("n1", 4, 2), part("n2", 2), part("n3", 4, 2)), NODES, PARTITIONS)
 
     assert [("n1", "n3"), ("n2",)] == [group.nodes for group in groups]
-    assert ["--het-group=0", "--het-group=1"] == [words[1] for words in submission.sruns(groups)]
+    assert ["--het-group=0", "--het-group=1"] == [words[1] for words in submission.list_sruns(groups)]
 
 
 def test_a_batch_script_finds_its_tasks_in_slurm() -> None:
-    (group,) = groups_of(launch(part("n1", 4, 4), batch=True), NODES, PARTITIONS)
-    (uneven,) = groups_of(launch(part("n1", 4, 3), batch=True), NODES, PARTITIONS)
+    (group,) = group_nodes(launch(part("n1", 4, 4), batch=True), NODES, PARTITIONS)
+    (uneven,) = group_nodes(launch(part("n1", 4, 3), batch=True), NODES, PARTITIONS)
 
     spread = launch(part("n1", 4), part("n2", 4), batch=True)
-    (ranks,) = groups_of(replace(spread, recipe=replace(spread.recipe, ranks=4)), NODES, PARTITIONS)
+    (ranks,) = group_nodes(replace(spread, recipe=replace(spread.recipe, ranks=4)), NODES, PARTITIONS)
 
     assert (4, 1, 2) == (group.tasks, uneven.tasks, ranks.tasks)
 
@@ -83,15 +83,15 @@ def test_the_time_limit_lies_behind_ours_and_within_its_own_partitions(
     ]
     wanted = launch(part("n1", 1), limit_ms=limit_ms)
 
-    assert minutes == minutes_of(wanted, groups_of(wanted, NODES, partitions), partitions)
+    assert minutes == choose_minutes(wanted, group_nodes(wanted, NODES, partitions), partitions)
 
 
 def test_no_limit_is_said_to_slurm() -> None:
-    (group,) = groups_of(launch(part("n1", 1)), NODES, PARTITIONS)
+    (group,) = group_nodes(launch(part("n1", 1)), NODES, PARTITIONS)
     endless = replace(job(group), minutes=0)
 
-    assert "--time=0" in submission.words(endless, as_user=False)
-    assert {"set": True, "infinite": True} == submission.body(endless, {})["job"]["time_limit"]
+    assert "--time=0" in submission.sbatch_words(endless, as_user=False)
+    assert {"set": True, "infinite": True} == submission.make_body(endless, {})["job"]["time_limit"]
 
 
 def job(*groups: NodeGroup) -> Submission:
@@ -123,21 +123,21 @@ def test_words_for_sbatch() -> None:
         "--gres=gpu:a100:2",
         "--mem=1000M",
         "--time=13",
-    ] == submission.words(job(ONE), as_user=True)
-    assert ":" in submission.words(job(ONE, ONE), as_user=False)
+    ] == submission.sbatch_words(job(ONE), as_user=True)
+    assert ":" in submission.sbatch_words(job(ONE, ONE), as_user=False)
 
 
 def test_the_body_for_slurmrestd() -> None:
-    body = submission.body(job(ONE), {"PATH": "/bin"})["job"]
+    body = submission.make_body(job(ONE), {"PATH": "/bin"})["job"]
 
     assert (["n1", "n2"], 2, 2) == (body["required_nodes"], body["minimum_nodes"], body["maximum_nodes"])
     assert ("gres/gpu:a100:2", {"set": True, "number": 13}) == (body["tres_per_node"], body["time_limit"])
     assert ["PATH=/bin"] == body["environment"]
-    assert 2 == len(submission.body(job(ONE, ONE), {})["jobs"])
+    assert 2 == len(submission.make_body(job(ONE, ONE), {})["jobs"])
 
 
 def test_nothing_of_a_user_is_in_the_batch_script() -> None:
-    text = submission.script_of("python3", submission.program_of("/a 'b"), "/a 'b/attempts/y-1-1")
+    text = submission.make_script("python3", submission.find_program("/a 'b"), "/a 'b/attempts/y-1-1")
 
     assert text.startswith("#!/bin/sh\nexec python3 -I -S -c ")
     assert 2 == text.count("\n")

@@ -10,12 +10,12 @@ import pytest
 
 from gpuyard.engines.contract import Answer, AttemptReport, Phase
 from gpuyard.engines.machine.backoff import NodeBackoff
+from gpuyard.engines.slurm.attempt_state import Traces
 from gpuyard.engines.slurm.calls.client import CommandClient, Queue
 from gpuyard.engines.slurm.calls.commands import Commands, OutOfReach, Refusal
 from gpuyard.engines.slurm.calls.submission import Submission
 from gpuyard.engines.slurm.fleet import SlurmSettings
-from gpuyard.engines.slurm.folder import SUBMIT, Folder, checked_end
-from gpuyard.engines.slurm.judge import Traces
+from gpuyard.engines.slurm.folder import SUBMIT, Folder, check_end
 from gpuyard.engines.slurm.submitter import Submitter
 from gpuyard.engines.slurm.watching import AttemptMonitor, KnownAttempt
 from gpuyard.engines.slurm.words.queue import SlurmJob, read_past
@@ -27,9 +27,9 @@ END = {"exit_code": 0, "why": "", "started_ms": 1, "ended_ms": 2, "checkpoint_ms
 
 @pytest.mark.parametrize("outcome", [[], {}, None, 7, "DONE"])
 def test_an_end_of_which_a_part_is_of_the_wrong_kind_is_none(outcome: object) -> None:
-    assert checked_end(END | {"outcome": outcome}) is None
-    assert checked_end(END | {"outcome": "COMPLETED"}) is not None
-    long = checked_end(END | {"outcome": "FAILED", "why": "w" * 10_000})
+    assert check_end(END | {"outcome": outcome}) is None
+    assert check_end(END | {"outcome": "COMPLETED"}) is not None
+    long = check_end(END | {"outcome": "FAILED", "why": "w" * 10_000})
     assert long is not None
     assert f"{'w' * 478} [the rest is cut off]" == long["why"]
 

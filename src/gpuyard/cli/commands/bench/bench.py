@@ -51,13 +51,13 @@ def bench_simulate(
     The CPU time is that of the simulation, without making the trace.
     """
     from gpuyard.cli.commands.bench.bench_yard import bench_yard
-    from gpuyard.cli.terminal.progress import Bar, busy
+    from gpuyard.cli.terminal.progress import Bar, show_busy
     from gpuyard.policies.registry import build
     from gpuyard.sim.simulate import Simulation, percentile_ms
-    from gpuyard.sim.study import first_jobs
+    from gpuyard.sim.study import cut_trace
 
     yard = bench_yard(gpus, policy)
-    with busy("generating the trace"):
+    with show_busy("generating the trace"):
         trace = yard.trace(jobs, load, seed)
     if save_trace is not None:
         _save(trace, save_trace)
@@ -67,8 +67,8 @@ def bench_simulate(
     rss_mib = peak_rss_mib()
     if result.interrupted:
         raise KeyboardInterrupt
-    with busy("timing decisions"):
-        timed = Simulation(first_jobs(trace, LATENCY_JOBS_MAX), *parts, time_decisions=True).run()
+    with show_busy("timing decisions"):
+        timed = Simulation(cut_trace(trace, LATENCY_JOBS_MAX), *parts, time_decisions=True).run()
     if timed.interrupted:
         raise KeyboardInterrupt
     ended = len(result.wait_ms)
@@ -120,13 +120,13 @@ def bench_decide(
     """
     from gpuyard.cli.commands.bench.bench_yard import GPUS_PER_NODE, bench_yard
     from gpuyard.cli.commands.bench.crowd import LoadedState
-    from gpuyard.cli.terminal.progress import busy
+    from gpuyard.cli.terminal.progress import show_busy
     from gpuyard.sim.simulate import percentile_ms
 
     yard = bench_yard(nodes * GPUS_PER_NODE, policy, budgets)
-    with busy(f"filling {nodes:,} nodes and a queue of {waiting:,} jobs"):
+    with show_busy(f"filling {nodes:,} nodes and a queue of {waiting:,} jobs"):
         crowd = LoadedState(yard, waiting, passes, seed)
-    with busy(f"timing {passes:,} decisions"):
+    with show_busy(f"timing {passes:,} decisions"):
         for _ in range(passes):
             crowd.step()
     figures = {
@@ -164,16 +164,16 @@ def _save(trace: "Trace", path: Path) -> None:
 
 def print_figures(figures: dict[str, Any], output: Output) -> None:
     """Figures by name, in any form of output."""
-    from gpuyard.cli.listings.listing import Listing, emit, flat
+    from gpuyard.cli.listings.listing import Listing, flatten_record, print_listing
     from gpuyard.tables import Column, Grid, grid
 
     def grids(_wide: bool) -> list[Grid]:
         columns = [
             Column("figure", lambda row: row[0]), Column("value", lambda row: _said(row[1]), right=True)
         ]  # fmt: skip
-        return [grid(columns, flat(figures), turns=False)]
+        return [grid(columns, flatten_record(figures), turns=False)]
 
-    emit(Listing(figures, lambda: [figures], grids), output)
+    print_listing(Listing(figures, lambda: [figures], grids), output)
 
 
 def _said(value: Any) -> str:

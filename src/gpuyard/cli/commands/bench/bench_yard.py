@@ -7,7 +7,7 @@ preemption really happen. Other policies are measured without them, as other sim
 
 from dataclasses import dataclass
 
-from gpuyard.cli.commands.foresight.fleet import plain, policies, uniform_pool
+from gpuyard.cli.commands.foresight.fleet import choose_policies, make_preset_config, make_uniform_pool
 from gpuyard.config import Config
 from gpuyard.model import JobClass, NamedBudget, PolicySpec, Quota, Settings, Tenant, Window
 from gpuyard.model.settings import TOTAL
@@ -61,8 +61,8 @@ class BenchYard:
 
 def bench_yard(gpus: int, policy: str, budgets: int = 0) -> BenchYard:
     """The yard to measure a preset on, with so many budgets that count its jobs and have enough for all of them."""
-    pool = uniform_pool(gpus, GPU_MODEL, GPUS_PER_NODE)
-    (spec,) = policies(plain(Settings(), pool), [policy])
+    pool = make_uniform_pool(gpus, GPU_MODEL, GPUS_PER_NODE)
+    (spec,) = choose_policies(make_preset_config(Settings(), pool), [policy])
     shared = looks_at_who_asks(spec)
     tenants = tuple(_tenant(gpus, *team) for team in _TEAMS) if shared else ()
     whose = ("", *[tenant.path for tenant in tenants])
@@ -71,7 +71,7 @@ def bench_yard(gpus: int, policy: str, budgets: int = 0) -> BenchYard:
         for n in range(budgets)
     ]
     settings = Settings(tenants=tenants, classes=_CLASSES, policy=spec, budgets=tuple(rules))
-    return BenchYard(plain(settings, pool), spec, _SUBMITTERS if shared else _ONE_TENANT)
+    return BenchYard(make_preset_config(settings, pool), spec, _SUBMITTERS if shared else _ONE_TENANT)
 
 
 def looks_at_who_asks(spec: PolicySpec) -> bool:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from gpuyard.cli.commands.config.changes import (
     FileArgument,
     FileOption,
-    named,
-    previewed,
+    choose_file,
     read,
+    run_preview,
     show_changes,
     show_notes,
     show_preview,
 )
-from gpuyard.cli.connection.places import client
+from gpuyard.cli.connection.places import open_client
 from gpuyard.cli.line.options import Argument, Option, OutputOption
 from gpuyard.cli.listings.listing import Output
 from gpuyard.errors import BadInput, YardError
@@ -31,8 +31,8 @@ def diff(path: FileArgument = None, file: FileOption = None, output: OutputOptio
 
     Exit code 0: nothing would change, 1: something would, 2 or more: the comparison failed.
     """
-    wanted = read(named("diff", path, file))
-    with client() as yard:
+    wanted = read(choose_file("diff", path, file))
+    with open_client() as yard:
         difference = yard.config_diff(**wanted)
     if output in (Output.TABLE, Output.WIDE):
         if difference["same"]:
@@ -42,12 +42,12 @@ def diff(path: FileArgument = None, file: FileOption = None, output: OutputOptio
             show_changes(difference)
         show_notes([*difference["obstacles"], *difference["notes"]])
     elif output is Output.CSV:
-        from gpuyard.cli.listings.tables import emit
+        from gpuyard.cli.listings.tables import print_records
 
-        emit(difference["changes"], (), output.value)
+        print_records(difference["changes"], (), output.value)
     else:
         from gpuyard.cli.listings.listing import Listing
-        from gpuyard.cli.listings.listing import emit as emit_listing
+        from gpuyard.cli.listings.listing import print_listing as emit_listing
 
         emit_listing(Listing(difference, lambda: difference["changes"], lambda _wide: ()), output)
     return 0 if difference["same"] else DIFFERS
@@ -79,8 +79,8 @@ def apply(
       yard apply yard.yaml --dry-run
       yard apply yard.yaml --yes --no-preview
     """
-    wanted = read(named("apply", path, file))
-    with client() as yard:
+    wanted = read(choose_file("apply", path, file))
+    with open_client() as yard:
         _change(yard, wanted, yard.apply, dry_run=dry_run, yes=yes, days=0 if no_preview else days)
 
 
@@ -99,7 +99,7 @@ def rollback(
     days: DaysOption = 7,
 ) -> None:
     """Put an earlier version of the configuration in force again, as a new version."""
-    with client() as yard:
+    with open_client() as yard:
         if version is None:
             # Settle the version now, so that the one that is shown, previewed and restored is the same.
             live: int = yard.config()["version"]
@@ -141,10 +141,10 @@ def _change(
     if dry_run:
         return
     if not yes and not difference["same"]:
-        from gpuyard.cli.terminal.streams import confirmed
+        from gpuyard.cli.terminal.streams import confirm
 
         sys.stdout.flush()
-        if not confirmed(f"Put version {following} in force?"):
+        if not confirm(f"Put version {following} in force?"):
             raise YardError("nothing was changed")
     done = put(**wanted, against=against)
     if done["version"] != against:
@@ -154,7 +154,7 @@ def _change(
 def _preview(yard: "Client", wanted: Mapping[str, Any], days: int, *, required: bool) -> None:
     """What the change would have done. Unless `required`, a preview that fails does not stop the change."""
     try:
-        preview = previewed(yard, wanted, days)
+        preview = run_preview(yard, wanted, days)
     except YardError as error:
         if required:
             hint = f"{error.hint} Without a preview: --no-preview. Nothing was changed."

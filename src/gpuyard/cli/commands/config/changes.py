@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from gpuyard.cli.line.options import Argument, Option
-from gpuyard.cli.terminal.streams import styled
+from gpuyard.cli.terminal.streams import style_text
 from gpuyard.errors import Misuse
 from gpuyard.quantities import percent_text
 
@@ -22,7 +22,7 @@ _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 _STYLES = {"added": "green", "removed": "red", "changed": "yellow"}
 
 
-def named(command: str, *files: Path | None) -> Path:
+def choose_file(command: str, *files: Path | None) -> Path:
     """The one file that was named, as a word or by an option."""
     found = [file for file in files if file is not None]
     if len(found) != 1:
@@ -35,10 +35,10 @@ def named(command: str, *files: Path | None) -> Path:
 
 def read(file: Path) -> dict[str, str]:
     """The text of a configuration as it is sent, checked here first: the file is here, and so is its editor."""
-    from gpuyard.config.reading import loads, text_of
+    from gpuyard.config.reading import loads, read_text
 
     name = "standard input" if str(file) == "-" else str(file)
-    text = sys.stdin.read() if str(file) == "-" else text_of(file)
+    text = sys.stdin.read() if str(file) == "-" else read_text(file)
     loads(text, name)
     return {"yaml": text, "name": name}
 
@@ -57,7 +57,7 @@ def show_changes(difference: Mapping[str, Any]) -> None:
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)] if rows else []
     for what, name, key, text in rows:
         line = f"  {_SIGNS[what]} {name.ljust(widths[1])}  {key.ljust(widths[2])}  {text}".rstrip()
-        print(styled(line, _STYLES[what], sys.stdout))
+        print(style_text(line, _STYLES[what], sys.stdout))
 
 
 def _after(change: Mapping[str, Any]) -> str:
@@ -68,13 +68,13 @@ def _after(change: Mapping[str, Any]) -> str:
 
 def show_notes(notes: Sequence[str]) -> None:
     """Print what the user should know besides."""
-    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.cli.terminal.streams import print_notice
 
     for note in notes:
-        notice(note, before="note: ", style="bold")
+        print_notice(note, before="note: ", style="bold")
 
 
-def previewed(yard: "Client", wanted: Mapping[str, Any], days: int) -> dict[str, Any]:
+def run_preview(yard: "Client", wanted: Mapping[str, Any], days: int) -> dict[str, Any]:
     """The preview, with its progress on a terminal."""
     from gpuyard.errors import YardError
 
@@ -102,7 +102,7 @@ def _line(text: str) -> None:
 
 def show_preview(preview: Mapping[str, Any]) -> None:
     """The sentence, the table behind it, and how far to trust it."""
-    from gpuyard.cli.listings.tables import table
+    from gpuyard.cli.listings.tables import format_table
     from gpuyard.sim.preview_words import pair_text
     from gpuyard.tables import Column
 
@@ -116,7 +116,7 @@ def show_preview(preview: Mapping[str, Any]) -> None:
             Column("MEAN WAIT", lambda row: pair_text(*row["wait_mean_ms"])),
             Column("95 % WAIT AT MOST", lambda row: pair_text(*row["wait_p95_ms"])),
         ]
-        table(columns, [[column.cell(row) for column in columns] for row in rows])
+        format_table(columns, [[column.cell(row) for column in columns] for row in rows])
         print()
     before, after = preview["utilisation"]
     used = "" if before is None else f"utilisation {100 * before:.1f} → {percent_text(100 * after, 1)}, "

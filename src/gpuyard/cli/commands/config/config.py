@@ -3,7 +3,7 @@
 import sys
 from typing import Annotated
 
-from gpuyard.cli.connection.places import client
+from gpuyard.cli.connection.places import open_client
 from gpuyard.cli.line.options import Argument, Option, OutputOption
 from gpuyard.cli.listings.listing import Output
 from gpuyard.errors import BadInput
@@ -30,12 +30,12 @@ def config(
     if listed and version is not None:
         raise BadInput("config takes either a VERSION or --list, not both")
     if not listed:
-        with client() as yard:
+        with open_client() as yard:
             sys.stdout.write(yard.config(version)["yaml"])
         return
-    with client() as yard:
+    with open_client() as yard:
         found = yard.config_versions(limit)
-    from gpuyard.cli.listings.tables import emit
+    from gpuyard.cli.listings.tables import print_records
     from gpuyard.reports.table import clock
     from gpuyard.tables import Column
 
@@ -48,4 +48,4 @@ def config(
         Column("IN FORCE", lambda each: "yes" if each["version"] == live else "-"),
         Column("TEXT", lambda each: each["hash"][:12], wide=True),
     ]
-    emit(found, columns, output)
+    print_records(found, columns, output)

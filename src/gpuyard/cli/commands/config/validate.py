@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from gpuyard.cli.line.options import Argument, Option
-from gpuyard.errors import BadInput, counted
+from gpuyard.errors import BadInput, count_text
 
 if TYPE_CHECKING:
     from gpuyard.config import Config
@@ -34,7 +34,7 @@ def validate(
     from gpuyard.config.reading import load
 
     config = load(file)
-    tenants = counted(len(config.settings.tenants), "tenant")
+    tenants = count_text(len(config.settings.tenants), "tenant")
     result(f"{file}: ok — {tenants}, {_fleet(config)}, policy {config.settings.policy.name}")
     result(f"simulate: {_simulates(config, file)}")
     result(f"up: {_runs(config)}")
@@ -54,10 +54,10 @@ def _simulates(config: "Config", file: Path) -> str:
 
 def _runs(config: "Config") -> str:
     """Whether `yard up` would take the file, by the checks of `yard up`."""
-    from gpuyard.control.fleet import chosen
+    from gpuyard.control.fleet import choose_fleet
 
     try:
-        fleet = chosen(config, "")
+        fleet = choose_fleet(config, "")
     except BadInput as refusal:
         return _no(refusal)
     return f"yes, {fleet.words()}"
@@ -74,10 +74,10 @@ def _fleet(config: "Config") -> str:
     parts = []
     if config.pools:
         gpus = sum(node.gpus for pool in config.pools for node in pool.nodes)
-        parts.append(f"{counted(gpus, 'GPU')} in {counted(len(config.pools), 'pool')}")
+        parts.append(f"{count_text(gpus, 'GPU')} in {count_text(len(config.pools), 'pool')}")
     for cluster in config.clusters.values():
         if cluster.gpus:
-            parts.append(counted(cluster.gpus[0], "emulated GPU"))
+            parts.append(count_text(cluster.gpus[0], "emulated GPU"))
         elif not cluster.pools:
             kind = runnable(cluster.engine)
             parts.append(f"the GPUs of {kind.title or kind.name if kind else cluster.engine}")

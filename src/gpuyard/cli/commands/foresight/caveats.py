@@ -3,7 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
-from gpuyard.cli.terminal.streams import notice
+from gpuyard.cli.terminal.streams import print_notice
 from gpuyard.model import Settings
 from gpuyard.sim.study import Study
 from gpuyard.sim.trace import Trace
@@ -13,18 +13,18 @@ NAMED_MAX = 5
 
 
 def _warn(text: str) -> None:
-    notice(text, before="yard: ", style="bold yellow")
+    print_notice(text, before="yard: ", style="bold yellow")
 
 
-def of_trace(trace: Trace, path: Path, settings: Settings) -> None:
+def print_trace_caveats(trace: Trace, path: Path, settings: Settings) -> None:
     """Rows that were skipped, and names that the configuration does not have."""
     if trace.skipped:
         _warn(f"{path}: {trace.skipped:,} of {trace.rows:,} rows skipped")
         named = trace.skipped_named[:NAMED_MAX]
         for row in named:
-            notice(f"  {path}:{row.line}: {row.why}")
+            print_notice(f"  {path}:{row.line}: {row.why}")
         if trace.skipped > len(named):
-            notice(f"  and {trace.skipped - len(named):,} more; --strict stops at the first broken one")
+            print_notice(f"  and {trace.skipped - len(named):,} more; --strict stops at the first broken one")
     _unknown_classes(trace, settings)
     _unknown_tenants(trace, settings)
 
@@ -54,7 +54,7 @@ def _unknown_tenants(trace: Trace, settings: Settings) -> None:
         )
 
 
-def of_study(study: Study, asked: list[str]) -> None:
+def print_study_caveats(study: Study, asked: list[str]) -> None:
     """Jobs that could never start, and a run that was cut short."""
     results = study.results
     if results and results[0].rejected and study.rejection:

@@ -8,16 +8,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gpuyard.cli.listings.listing import Listing, Output, emit
-from gpuyard.cli.terminal.streams import aside
-from gpuyard.errors import BadInput, counted
+from gpuyard.cli.listings.listing import Listing, Output, print_listing
+from gpuyard.cli.terminal.streams import print_aside
+from gpuyard.errors import BadInput, count_text
 from gpuyard.model.units import SECOND_MS
 from gpuyard.pages import human
 from gpuyard.quantities import percent_rounded, span_rounded, usd_rounded
-from gpuyard.sim.report import render, terminal_table
+from gpuyard.sim.report import make_terminal_table, render
 from gpuyard.sim.result import Result
 from gpuyard.sim.study import Study
-from gpuyard.sim.summary import summaries_of
+from gpuyard.sim.summary import summarise_all
 from gpuyard.tables import Column, Grid, grid
 
 
@@ -60,12 +60,12 @@ Summary = dict[str, Any]
 
 def publish(study: Study, seed: int, output: Output, report: Path | None) -> list[Summary]:
     """Print the results of a study and write its report."""
-    summaries = summaries_of(study.results)
-    emit(_listing(study, seed, summaries), output)
+    summaries = summarise_all(study.results)
+    print_listing(_listing(study, seed, summaries), output)
     sys.stdout.flush()
     if report is not None:
         write_report(report, study, seed, summaries)
-        aside(f"report: {report}")
+        print_aside(f"report: {report}")
     return summaries
 
 
@@ -111,7 +111,7 @@ def _listing(study: Study, seed: int, summaries: Sequence[Summary]) -> Listing:
 
     def grids(wide: bool) -> Sequence[Grid]:
         within = f" in {_span(study)}" if len(trace) > 1 else ""
-        title = f"{trace.name}: {counted(len(trace), 'job')}{within} on {counted(_gpus(study), 'GPU')}"
+        title = f"{trace.name}: {count_text(len(trace), 'job')}{within} on {count_text(_gpus(study), 'GPU')}"
         found = [policy_grid(study.results, summaries, title)]
         return [*found, tenant_grid(names, summaries)] if wide else found
 
@@ -120,7 +120,7 @@ def _listing(study: Study, seed: int, summaries: Sequence[Summary]) -> Listing:
 
 def policy_grid(results: Sequence[Result], summaries: Sequence[Summary], title: str = "") -> Grid:
     """One row per policy; a run that was cut short says so beside its name."""
-    table = terminal_table(results, summaries)
+    table = make_terminal_table(results, summaries)
     names = [f"{r.policy} (interrupted)" if r.interrupted else r.policy for r in results]
     rows = [[name, *figures] for name, (_name, *figures) in zip(names, table.rows, strict=True)]
     return Grid(table.columns, rows, best=table.best, title=title)
@@ -132,7 +132,7 @@ _TENANT_COLUMNS = (
     Column("jobs", lambda row: human.count(row["jobs"]), right=True),
     Column("wait mean", lambda row: span_rounded(row["wait_s"]["mean"]), right=True),
     Column("wait p95", lambda row: span_rounded(row["wait_s"]["p95"]), right=True),
-    Column("GPU-hours", lambda row: human.gpu_hours(row["gpu_s"]), right=True),
+    Column("GPU-hours", lambda row: human.gpu_hours_text(row["gpu_s"]), right=True),
     Column("cost", lambda row: usd_rounded(row["cost_usd"]), right=True),
     Column("share", lambda row: percent_rounded(row["share"]), right=True),
     Column("entitled", lambda row: percent_rounded(row["entitled"]), right=True),

@@ -75,11 +75,11 @@ def _show_week(report: Path | None, seed: int) -> None:
     """The simulated week: its tables, what the second policy changed, and the report."""
     from gpuyard.cli.commands.foresight import caveats, comparison
     from gpuyard.cli.listings.listing import show
-    from gpuyard.cli.terminal.progress import busy
+    from gpuyard.cli.terminal.progress import show_busy
     from gpuyard.config.reading import loads
     from gpuyard.sim.generate import teams_week
     from gpuyard.sim.study import Study
-    from gpuyard.sim.summary import summaries_of
+    from gpuyard.sim.summary import summarise_all
 
     yard = loads(_configuration(), "demo.yaml")
     trace = teams_week(seed)
@@ -88,13 +88,13 @@ def _show_week(report: Path | None, seed: int) -> None:
         f"Three teams share 64 GPUs. Their week of {len(trace):,} jobs is replayed twice: first come, first "
         "served (fifo), and by class and fair share with guarantees (default)."
     )
-    with busy("simulating"):
+    with show_busy("simulating"):
         whole = study.run([yard.policy(name) for name in POLICIES])
-    summaries = summaries_of(study.results)
+    summaries = summarise_all(study.results)
     names = [result.policy for result in study.results]
     show([comparison.policy_grid(study.results, summaries), comparison.tenant_grid(names, summaries)])
     print()
-    caveats.of_study(study, list(POLICIES))
+    caveats.print_study_caveats(study, list(POLICIES))
     if not whole:
         raise KeyboardInterrupt
     say(waits_sentence(summaries, names))
@@ -121,9 +121,9 @@ def say(text: str) -> None:
     """A paragraph, with an empty line after it. Spaces that may not break a line are printed as spaces."""
     import textwrap
 
-    from gpuyard.cli.terminal.streams import columns
+    from gpuyard.cli.terminal.streams import terminal_width
 
-    width = min(_WIDTH, columns(sys.stdout)) if sys.stdout.isatty() else _WIDTH
+    width = min(_WIDTH, terminal_width(sys.stdout)) if sys.stdout.isatty() else _WIDTH
     lines = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
     print(lines.replace(_NBSP, " ") + "\n", flush=True)
 
@@ -175,15 +175,15 @@ def _elsewhere() -> Path:
 def waits_sentence(summaries: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
     """Mean waits of each team, before and after, and every team that waits longer in any way."""
     from gpuyard.pages import human
-    from gpuyard.sim.report.sentences import longer_waits
+    from gpuyard.sim.report.sentences import longer_waits_texts
 
     before, after = (summary["tenants"] for summary in summaries)
     said = []
     for team in sorted(after, key=lambda team: after[team]["wait_s"]["mean"] or 0):
         old, new = (span_rounded(each[team]["wait_s"]["mean"]) for each in (before, after))
         said.append(_together(f"{team} {new}") + " instead of " + _together(old))
-    text = f"With {names[1]} instead of {names[0]} the teams wait on average: {human.listed(said)}."
-    longer = [_together(each) for each in longer_waits(before, after)]
+    text = f"With {names[1]} instead of {names[0]} the teams wait on average: {human.list_text(said)}."
+    longer = [_together(each) for each in longer_waits_texts(before, after)]
     return f"{text} Longer waits: {'; '.join(longer)}." if longer else text
 
 
@@ -194,7 +194,7 @@ def shares_sentence(summaries: Sequence[dict[str, Any]]) -> str:
     before, after = (summary["tenants"] for summary in summaries)
     said = [f"{team} {_gap(before[team])}, now {_gap(after[team])}" for team in sorted(after)]
     stopped = summaries[1]["preemptions"]
-    lost = human.gpu_hours(summaries[1]["destroyed_gpu_s"])
+    lost = human.gpu_hours_text(summaries[1]["destroyed_gpu_s"])
     return (
         f"Of the GPU time used while jobs waited, each team had more or less than its due: "
         f"{'; '.join(said)}. The price: {stopped:,} preemptions, {lost} GPU-hours done again."
@@ -207,7 +207,7 @@ def _gap(tenant: dict[str, Any]) -> str:
     if tenant["share"] is None:
         return "none"
     gap = tenant["share"] - tenant["entitled"]
-    said = human.points(abs(gap))
+    said = human.points_text(abs(gap))
     return _together(f"{said} {'more' if gap > 0 else 'less'}") if not said.startswith("0 ") else "its due"
 
 

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
 
-from gpuyard.cli.commands.foresight.demo_yard import yard_of
+from gpuyard.cli.commands.foresight.demo_yard import open_yard
 from gpuyard.errors import YardError
 from gpuyard.reports.efficiency import SEEN_MIN_MS
 
@@ -54,7 +54,7 @@ class Beside:
         self._client = self._thread.submit(self._start)
 
     def _start(self) -> "Client":
-        client = self._stack.enter_context(yard_of(CONFIG, "--look-every", 1))
+        client = self._stack.enter_context(open_yard(CONFIG, "--look-every", 1))
         # Lists begin with the newest job.
         for name, load in reversed(LOADS.items()):
             client.submit(name=name, command=["sleep", str(RUN_S)], gpus=1, env={"YARD_EMULATED_LOAD": load})
@@ -67,8 +67,8 @@ class Beside:
 
 
 def _show_use(client: "Client", say: Callable[[str], None]) -> None:
-    from gpuyard.cli.listings.tables import emit
-    from gpuyard.cli.terminal.progress import REDRAW_S, busy
+    from gpuyard.cli.listings.tables import print_records
+    from gpuyard.cli.terminal.progress import REDRAW_S, show_busy
     from gpuyard.reports import registry
 
     say(
@@ -79,12 +79,12 @@ def _show_use(client: "Client", say: Callable[[str], None]) -> None:
     while (queue := client.queue())["rows"]:
         if time.monotonic() > until_s:
             raise YardError(f"the three jobs of the demo did not end within {PATIENCE_S:.0f} s")
-        with busy(_left(queue, int(time.time() * 1000))):
+        with show_busy(_left(queue, int(time.time() * 1000))):
             time.sleep(REDRAW_S)
     print(f"$ yard efficiency --columns {_COLUMNS}")
-    report = registry.ours("efficiency")
+    report = registry.load_own_report("efficiency")
     reply = client.report(report)
-    emit(reply["jobs"], report.columns(reply), "table", wanted=_COLUMNS)
+    print_records(reply["jobs"], report.columns(reply), "table", wanted=_COLUMNS)
     print("".join([f"note: {note}\n" for note in report.notes(reply)]))
 
 

@@ -68,7 +68,7 @@ def _yard() -> "Iterator[tuple[Client, int, str]]":
     machine = "engine: local" if real else "gpus: 8 x A100-80GB, emulate: true"
     config = CONFIG.format(machine=machine, half=gpus // 2, quarter=gpus // 4, few=max(1, gpus // 4))
     kind = f"its {gpus} GPUs" if real else f"{gpus} emulated GPUs, for {without}"
-    with yard_of(config) as client:
+    with open_yard(config) as client:
         yield client, gpus, f"A yard is up on this machine, with {kind}."
 
 
@@ -84,7 +84,7 @@ def _own_gpus() -> tuple[int, str]:
 
 
 @contextmanager
-def yard_of(config: str, *more: object) -> "Iterator[Client]":
+def open_yard(config: str, *more: object) -> "Iterator[Client]":
     """A yard in a folder of its own; nothing of it is left afterwards. `more`: options of `yard up`."""
     from gpuyard.api.client import Client
 

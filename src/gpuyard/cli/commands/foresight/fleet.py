@@ -4,9 +4,9 @@ import time
 from pathlib import Path
 
 from gpuyard.config import Config
-from gpuyard.errors import BadInput, quoted, remedy
+from gpuyard.errors import BadInput, quote, suggest
 from gpuyard.model import CATALOGUE, Capability, Market, Node, PolicySpec, Pool, Settings
-from gpuyard.model.prices import held_on
+from gpuyard.model.prices import hold_prices
 from gpuyard.model.units import DAY_MS, GIB_MIB, MILLI
 from gpuyard.policies.registry import PRESETS, build
 
@@ -17,7 +17,7 @@ MEMORY_MIB_PER_GPU = 256 * GIB_MIB
 GPUS_MAX = 10_000_000
 
 
-def chosen(
+def choose_config(
     config: Path | None, gpus: int | None, gpu_model: str | None, gpus_per_node: int, *, spot: bool = False
 ) -> Config:
     """The configuration that the options of a command say."""
@@ -37,8 +37,10 @@ def chosen(
             "there is no fleet to simulate",
             "Give --config yard.yaml, or --gpus 64 for one pool of 8-GPU nodes.",
         )
-    pool = uniform_pool(gpus, gpu_model or "H100", gpus_per_node, Market.SPOT if spot else Market.RESERVED)
-    return plain(Settings(policy=PRESETS["default"]), pool)
+    pool = make_uniform_pool(
+        gpus, gpu_model or "H100", gpus_per_node, Market.SPOT if spot else Market.RESERVED
+    )
+    return make_preset_config(Settings(policy=PRESETS["default"]), pool)
 
 
 def check_simulation(config: Config, name: str) -> None:
@@ -50,25 +52,27 @@ def check_simulation(config: Config, name: str) -> None:
         )
 
 
-def lacks(config: Config) -> dict[str, frozenset[Capability]]:
+def find_lacking(config: Config) -> dict[str, frozenset[Capability]]:
     """What the engines that a configuration names cannot do, by cluster."""
     return {name: cluster.lacks for name, cluster in config.clusters.items() if cluster.lacks}
 
 
-def at_prices_of_today(config: Config) -> Settings:
+def settings_of_today(config: Config) -> Settings:
     """The settings to simulate: a trace may be of any year, and the fleet is paid for as it is now."""
-    return held_on(config.settings, time.time_ns() // (1_000_000 * DAY_MS))
+    return hold_prices(config.settings, time.time_ns() // (1_000_000 * DAY_MS))
 
 
-def plain(settings: Settings, *pools: Pool) -> Config:
+def make_preset_config(settings: Settings, *pools: Pool) -> Config:
     """A configuration of these pools with the presets as its policies."""
     return Config(settings=settings, pools=pools, policies=dict(PRESETS), clusters={})
 
 
-def uniform_pool(gpus: int, gpu_model: str, gpus_per_node: int, market: Market = Market.RESERVED) -> Pool:
+def make_uniform_pool(
+    gpus: int, gpu_model: str, gpus_per_node: int, market: Market = Market.RESERVED
+) -> Pool:
     """One pool of equal nodes. Fewer GPUs than a node has make one smaller node."""
     if gpu_model not in CATALOGUE:
-        raise BadInput(f"unknown GPU model {quoted(gpu_model)}; {remedy(gpu_model, CATALOGUE, 'models')}")
+        raise BadInput(f"unknown GPU model {quote(gpu_model)}; {suggest(gpu_model, CATALOGUE, 'models')}")
     if gpus > GPUS_MAX:
         raise BadInput(f"--gpus {gpus} is more than {GPUS_MAX:,}", "Simulate a part of the fleet.")
     per_node = min(gpus, gpus_per_node)
@@ -96,7 +100,7 @@ def uniform_pool(gpus: int, gpu_model: str, gpus_per_node: int, market: Market =
     return Pool(name, "sim", market, nodes)
 
 
-def policies(config: Config, names: list[str]) -> list[PolicySpec]:
+def choose_policies(config: Config, names: list[str]) -> list[PolicySpec]:
     """The policies of these names, each once; none named: the configuration's own."""
     specs = [config.policy(name) for name in dict.fromkeys(names)] or [config.settings.policy]
     for spec in specs:
@@ -110,6 +114,6 @@ def check_parts(spec: PolicySpec) -> None:
         build(spec)
     except KeyError as missing:
         raise BadInput(
-            f"policy {quoted(spec.name)} needs {missing}, which this version does not have",
+            f"policy {quote(spec.name)} needs {missing}, which this version does not have",
             "Choose another policy.",
         ) from None

@@ -156,21 +156,21 @@ def simulate(
       yard simulate --trace sacct.txt --gpus 64 --policy fair -o json
       yard simulate --history 30d --policy fifo --policy default
     """
-    from gpuyard.cli.commands.foresight import caveats, comparison, fleet, past
-    from gpuyard.cli.terminal.progress import Bar, busy
+    from gpuyard.cli.commands.foresight import caveats, comparison, fleet, own_past
+    from gpuyard.cli.terminal.progress import Bar, show_busy
     from gpuyard.sim import traces
-    from gpuyard.sim.study import Faults, Study, first_jobs, node_changes
+    from gpuyard.sim.study import Faults, Study, cut_trace, plan_node_changes
 
-    past.check(trace, history)
-    yard = past.fleet_of(config, gpus) if history else None
-    yard = yard or fleet.chosen(config, gpus, gpu_model, gpus_per_node, spot=spot_trace is not None)
-    specs = fleet.policies(yard, policy or [])
+    own_past.check(trace, history)
+    yard = own_past.read_fleet(config, gpus) if history else None
+    yard = yard or fleet.choose_config(config, gpus, gpu_model, gpus_per_node, spot=spot_trace is not None)
+    specs = fleet.choose_policies(yard, policy or [])
     faults = Faults(node_mtbf, node_repair, spot_trace)
     if report is not None:
         comparison.check(report)
-    with busy(f"reading {trace or 'the history'}"):
+    with show_busy(f"reading {trace or 'the history'}"):
         jobs = (
-            past.trace(history)
+            own_past.read_trace(history)
             if trace is None
             else traces.load(
                 trace,
@@ -183,13 +183,13 @@ def simulate(
                 cpu_jobs=keep_cpu_jobs,
             )
         )
-    caveats.of_trace(jobs, trace or Path("history"), yard.settings)
+    caveats.print_trace_caveats(jobs, trace or Path("history"), yard.settings)
     if limit_jobs is not None:
-        jobs = first_jobs(jobs, limit_jobs)
-    changes = node_changes(jobs, yard.pools, faults, seed)
-    study = Study(jobs, yard.pools, fleet.at_prices_of_today(yard), changes, fleet.lacks(yard))
+        jobs = cut_trace(jobs, limit_jobs)
+    changes = plan_node_changes(jobs, yard.pools, faults, seed)
+    study = Study(jobs, yard.pools, fleet.settings_of_today(yard), changes, fleet.find_lacking(yard))
     with Bar(len(jobs)) as bar:
         whole = study.run(specs, bar.begin)
     comparison.publish(study, seed, output, report)
-    caveats.of_study(study, [spec.name for spec in specs])
+    caveats.print_study_caveats(study, [spec.name for spec in specs])
     return 0 if whole else INTERRUPTED

@@ -3,8 +3,8 @@
 import os
 from typing import TYPE_CHECKING, Annotated, Any
 
-from gpuyard.cli.connection.attached import Attached, here, need_terminal
-from gpuyard.cli.connection.places import client
+from gpuyard.cli.connection.places import open_client
+from gpuyard.cli.connection.terminal_session import Attached, is_terminal, need_terminal
 from gpuyard.cli.connection.visits import NotThere
 from gpuyard.cli.line.options import Argument, JobArgument, Option
 from gpuyard.errors import BadInput, YardError
@@ -28,10 +28,10 @@ def attach(job: JobArgument) -> int:
     A job has a terminal if `yard run` was started on one. The terminal's last contents appear again. All keys go to
     the job, Ctrl-C included; Enter ~ . detaches. The exit code is the job's, or 0 after detaching.
     """
-    from gpuyard.cli.commands.jobs.waiting import code_of
+    from gpuyard.cli.commands.jobs.waiting import exit_code_of
 
     need_terminal("`yard attach`", f"`yard logs -f {job}` shows what the job writes")
-    with client() as yard:
+    with open_client() as yard:
         try:
             session = at_terminal(yard, job, {"do": "attach"}, f"job {job}")
         except NotThere as error:
@@ -40,7 +40,7 @@ def attach(job: JobArgument) -> int:
         if session.detached:
             say_detached(job)
             return 0
-        return code_of(session.end)
+        return exit_code_of(session.end)
 
 
 def shell(
@@ -69,15 +69,15 @@ def shell(
         raise BadInput("--tty and --no-tty contradict each other", "Give one of them, or neither.")
     if terminal:
         need_terminal("`yard shell -t`", "Leave -t out: without a terminal the command runs in pipes")
-    with client() as yard:
-        if terminal or (here() and not plain):
-            return in_shell(yard, job, argv)
-        from gpuyard.cli.connection.piped import run
+    with open_client() as yard:
+        if terminal or (is_terminal() and not plain):
+            return attach_shell(yard, job, argv)
+        from gpuyard.cli.connection.piped_command import run
 
         return run(yard, job, argv, reads=not unread)
 
 
-def in_shell(yard: "Client", job: str | int, argv: list[str]) -> int:
+def attach_shell(yard: "Client", job: str | int, argv: list[str]) -> int:
     """Be at the terminal of a shell beside a job, or of a command there; gives its exit code."""
     asked = {"do": "shell", "argv": argv, "env": {"TERM": os.environ.get("TERM", "dumb")}}
     session = at_terminal(yard, job, asked, f"the shell in job {job}")
@@ -100,6 +100,8 @@ def at_terminal(yard: "Client", job: str | int, asked: dict[str, Any], name: str
 
 def say_detached(job: str | int) -> None:
     """That it goes on, and how to come back."""
-    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.cli.terminal.streams import print_notice
 
-    notice(f"detached from job {job}, which goes on; yard attach {job} comes back to it", before="yard: ")
+    print_notice(
+        f"detached from job {job}, which goes on; yard attach {job} comes back to it", before="yard: "
+    )

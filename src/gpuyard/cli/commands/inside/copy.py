@@ -5,13 +5,13 @@ import sys
 from typing import Annotated
 
 from gpuyard.api.client import Client
-from gpuyard.cli.connection.places import client
+from gpuyard.cli.connection.places import open_client
 from gpuyard.cli.connection.visits import Visit
 from gpuyard.cli.line.options import Argument
-from gpuyard.cli.terminal.shown import shown
-from gpuyard.cli.terminal.streams import aside, notice
+from gpuyard.cli.terminal.streams import print_aside, print_notice
+from gpuyard.cli.terminal.visible_text import visible_text
 from gpuyard.engines.node.visits import copying
-from gpuyard.errors import BadInput, YardError, counted, words_of
+from gpuyard.errors import BadInput, YardError, count_text, error_text
 from gpuyard.quantities import bytes_text
 
 _NAMED_MAX = 3
@@ -34,7 +34,7 @@ def cp(source: From, target: To) -> None:
             "one of the two paths has to be in a job, and the other here",
             "For example: yard cp 12:results.csv .",
         )
-    with client() as yard:
+    with open_client() as yard:
         try:
             if out:
                 _fetch(yard, *out, target)
@@ -44,7 +44,7 @@ def cp(source: From, target: To) -> None:
             raise YardError(str(trouble)) from trouble
         except ConnectionError as error:
             raise YardError(
-                f"the connection was lost: {words_of(error)}",
+                f"the connection was lost: {error_text(error)}",
                 "Each copied file is complete: copy the rest again.",
             ) from error
         except OSError as error:
@@ -61,12 +61,14 @@ def _raise_if_any(failed: copying.Failed, files: int) -> None:
     """Say which files were not copied, here and there, and how many; the others are there."""
     if not failed.count:
         return
-    named = "; ".join([f"{shown(path)}: {shown(why)}" for path, why in failed.first[:_NAMED_MAX]])
+    named = "; ".join(
+        [f"{visible_text(path)}: {visible_text(why)}" for path, why in failed.first[:_NAMED_MAX]]
+    )
     more = f"; and {failed.count - _NAMED_MAX} more" if failed.count > _NAMED_MAX else ""
     were = "was" if failed.count == 1 else "were"
     raise YardError(
-        f"{counted(failed.count, 'file')} {were} not copied: {named}{more}",
-        f"The others were copied: {counted(files, 'file')}.",
+        f"{count_text(failed.count, 'file')} {were} not copied: {named}{more}",
+        f"The others were copied: {count_text(files, 'file')}.",
     )
 
 
@@ -97,9 +99,9 @@ def _send(yard: Client, source: str, job: str, path: str) -> None:
     with Visit(yard, job, {"do": "write", "path": path}) as visit:
         visit.begin()
         try:
-            for head, file in copying.entries(source, left_out.append, failed):
+            for head, file in copying.list_entries(source, left_out.append, failed):
                 visit.socket.send(b"f" + json.dumps(head).encode())
-                for piece in copying.pieces(head, file):
+                for piece in copying.read_pieces(head, file):
                     visit.socket.send(b"d" + piece)
                     if visit.socket.waiting():
                         # It says something before the end only if it gives up.
@@ -121,10 +123,12 @@ def _send(yard: Client, source: str, job: str, path: str) -> None:
 
 def _say_left_out(paths: list[str]) -> None:
     if paths:
-        named = ", ".join(map(shown, paths[:_NAMED_MAX])) + (" and others" if len(paths) > _NAMED_MAX else "")
-        notice(f"left out, being neither files nor folders: {named}", before="yard: ")
+        named = ", ".join(map(visible_text, paths[:_NAMED_MAX])) + (
+            " and others" if len(paths) > _NAMED_MAX else ""
+        )
+        print_notice(f"left out, being neither files nor folders: {named}", before="yard: ")
 
 
 def _say(files: int, size: int) -> None:
     if sys.stderr.isatty():
-        aside(f"{files} {'file' if files == 1 else 'files'}, {bytes_text(size)}")
+        print_aside(f"{files} {'file' if files == 1 else 'files'}, {bytes_text(size)}")

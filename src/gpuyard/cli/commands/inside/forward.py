@@ -10,10 +10,10 @@ from contextlib import suppress
 from typing import Annotated
 
 from gpuyard.api.client import Client, NoServer, Refused, StreamClosed
-from gpuyard.cli.connection.places import client
-from gpuyard.cli.connection.visits import NotThere, Visit, framed
+from gpuyard.cli.connection.places import open_client
+from gpuyard.cli.connection.visits import NotThere, Visit, read_frame
 from gpuyard.cli.line.options import Argument, JobArgument
-from gpuyard.cli.terminal.shown import shown
+from gpuyard.cli.terminal.visible_text import visible_text
 from gpuyard.errors import BadInput, YardError
 
 _READ_BYTES = 65536
@@ -34,9 +34,9 @@ def forward(job: JobArgument, ports: PortsArgument) -> None:
     port.
     """
     here, remote = _ports(ports)
-    with client() as yard:
+    with open_client() as yard:
         try:
-            with listening(here) as listener:
+            with listen_here(here) as listener:
                 say = f"http://127.0.0.1:{listener.getsockname()[1]} is port {remote} of job {job}; Ctrl-C ends this"
                 serve(yard, job, listener, remote, lambda: print(say, file=sys.stderr, flush=True))
         except KeyboardInterrupt:
@@ -51,7 +51,7 @@ def _ports(text: str) -> tuple[int, int]:
     return int(here), int(words[1])
 
 
-def listening(port: int) -> socket.socket:
+def listen_here(port: int) -> socket.socket:
     """A port of this machine alone."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
@@ -96,7 +96,7 @@ def _accept(yard: Client, job: str, listener: socket.socket, remote: int, stay: 
         happened = {fd for fd, _ in poll.poll()}
         if stay.socket.fileno() in happened or stay.socket.ready:
             for message in stay.socket.receive():
-                framed(message)
+                read_frame(message)
         if listener.fileno() in happened:
             connection, _ = listener.accept()
             threading.Thread(
@@ -117,7 +117,7 @@ def _passed_on(yard: Client, job: str, connection: socket.socket, remote: int) -
                     elif kind == b"x":
                         return
         except (NotThere, NoServer, Refused, StreamClosed) as error:
-            print(f"yard: {shown(error.message)}", file=sys.stderr)
+            print(f"yard: {visible_text(error.message)}", file=sys.stderr)
         except OSError:
             # One side has hung up, as connections do.
             return

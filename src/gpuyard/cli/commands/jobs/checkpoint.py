@@ -15,9 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
-from gpuyard.cli.connection.places import client
+from gpuyard.cli.connection.places import open_client
 from gpuyard.cli.line.options import Argument, Option
-from gpuyard.errors import BadInput, YardError, hint_for
+from gpuyard.errors import BadInput, YardError, find_hint
 
 _PIECE_BYTES = 1 << 20
 _READABLE = 0o666
@@ -65,7 +65,7 @@ def checkpoint(
         raise BadInput(
             "no job was named, and this command does not run in one", "For example: yard checkpoint 17"
         )
-    with client() as yard:
+    with open_client() as yard:
         yard.checkpoint(job)
 
 
@@ -124,7 +124,7 @@ def _unwritable(path: Path, error: OSError) -> YardError:
             f"--write {path}: the folder is not there", f"mkdir -p {shlex.quote(str(target.parent))}"
         )
     return YardError(
-        f"--write {path}: {error.strerror}", f"The file stays as it was. {hint_for(error)}".strip()
+        f"--write {path}: {error.strerror}", f"The file stays as it was. {find_hint(error)}".strip()
     )
 
 
@@ -148,11 +148,11 @@ def _tell_of(path: Path) -> None:
     job, own = os.environ.get("YARD_JOB_ID", ""), os.environ.get("YARD_CHECKPOINT_FILE", "")
     if not job or (own and os.path.realpath(own) == os.path.realpath(path)):
         return
-    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.cli.terminal.streams import print_notice
 
     try:
-        with client() as yard:
+        with open_client() as yard:
             yard.checkpoint(job)
     except YardError as error:
         # The work is saved, which is what was asked for: the yard only counts it as older than it is.
-        notice(f"note: {path} is written, and the yard could not be told: {error}")
+        print_notice(f"note: {path} is written, and the yard could not be told: {error}")

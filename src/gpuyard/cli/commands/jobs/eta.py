@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-from gpuyard.cli.connection.places import client
+from gpuyard.cli.connection.places import open_client
 from gpuyard.cli.line.options import Argument, Output, OutputOption
 from gpuyard.quantities import percent_text
 
@@ -30,48 +30,48 @@ def eta(
     """
     from gpuyard.cli.terminal.streams import result
 
-    with client() as yard:
+    with open_client() as yard:
         found = [yard.eta(job) for job in jobs or _own(yard)]
     if output in (Output.TABLE, Output.WIDE):
         for each in found:
-            result(f"job {each['job']}: {told(each)}", rest="  ")
+            result(f"job {each['job']}: {estimate_text(each)}", rest="  ")
             if each["starts_by_ms"] is not None:
                 result(each["how"], "  ", "  ")
             if output is Output.WIDE:
                 for name, text in _basis(each):
                     result(text, f"  {name:<12}  ", " " * 16)
         return
-    from gpuyard.cli.listings.tables import emit
+    from gpuyard.cli.listings.tables import print_records
 
-    emit([_flat(each) for each in found] if output is Output.CSV else found, [], output)
+    print_records([_flat(each) for each in found] if output is Output.CSV else found, [], output)
 
 
 def _own(yard: "Client") -> list[str]:
     """The asker's jobs that wait, in line first; an array is one."""
-    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.cli.terminal.streams import print_notice
 
     user = str(yard.me()["user"])
     found = yard.queue(states=["PENDING"], user=user)
     place = found["columns"].index("label")
     labels = list(dict.fromkeys([str(row[place]).partition("_")[0] for row in found["rows"]]))
     if not labels:
-        notice(f"no job of {user} waits; for another one: yard eta JOB")
+        print_notice(f"no job of {user} waits; for another one: yard eta JOB")
     elif len(labels) > OWN_MAX:
-        notice(
+        print_notice(
             f"the first {OWN_MAX} of {len(labels)} jobs of {user} that wait; for another one: yard eta JOB"
         )
     return labels[:OWN_MAX]
 
 
-def told(found: Mapping[str, Any]) -> str:
+def estimate_text(found: Mapping[str, Any]) -> str:
     """An estimate in one line, or why there is none."""
     if found["starts_by_ms"] is None and found["runs"] and found.get("left_out_ahead"):
-        return f"{earliest(found)}: {found['how']}"
+        return f"{earliest_text(found)}: {found['how']}"
     if found["starts_by_ms"] is None:
         bound = by_limits(found)
         return f"{bound}: {found['how']}" if bound else found["how"]
     task = f"task {found['task']}, the next to start, " if found.get("task") else ""
-    return f"{task}{by(found)}"
+    return f"{task}{quantiles_text(found)}"
 
 
 def by_limits(found: Mapping[str, Any]) -> str:
@@ -81,7 +81,7 @@ def by_limits(found: Mapping[str, Any]) -> str:
     return f"by time limits alone {_when(found['bound_ms'], found['now_ms'])}"
 
 
-def earliest(found: Mapping[str, Any]) -> str:
+def earliest_text(found: Mapping[str, Any]) -> str:
     """For a job with too many ahead of it: `not before 14:05 (in 12 min)`."""
     at_ms = found["not_before_ms"]
     if at_ms is None:
@@ -91,7 +91,7 @@ def earliest(found: Mapping[str, Any]) -> str:
     return _when(at_ms, found["now_ms"]).replace("by", "not before", 1)
 
 
-def by(found: Mapping[str, Any]) -> str:
+def quantiles_text(found: Mapping[str, Any]) -> str:
     """`50 % by 14:05 (in 12 min), 90 % by 14:40 (in 47 min)`."""
     now_ms, starts = found["now_ms"], found["starts_by_ms"]
     if starts["p50"] == starts["p90"] == now_ms:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from gpuyard.cli.connection.defaults import wanted_columns
-from gpuyard.cli.connection.places import client
+from gpuyard.cli.connection.defaults import default_columns
+from gpuyard.cli.connection.places import open_client
 from gpuyard.cli.line.options import (
     ColumnsOption,
     Option,
@@ -44,17 +44,17 @@ def history(
     watch: WatchOption = None,
 ) -> None:
     """Show jobs that have ended, newest first."""
-    from gpuyard.cli.connection.places import repeated
+    from gpuyard.cli.connection.places import show_or_watch
     from gpuyard.cli.line import times
-    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.cli.terminal.streams import print_notice
 
     most = limit or SHOWN
 
     def show() -> None:
-        since_ms = times.since_ms("--since", since, times.now_ms()) if since else None
+        since_ms = times.parse_since_ms("--since", since, times.now_ms()) if since else None
         found: list[Any] = []
         cursor: str | None = None
-        with client() as yard:
+        with open_client() as yard:
             while len(found) < most:
                 page = yard.history(
                     states=state or [],
@@ -69,11 +69,11 @@ def history(
                 cursor = page.next_cursor
                 if cursor is None:
                     break
-        _print([_flat(job) for job in found], output, columns or wanted_columns("history", output))
+        _print([_flat(job) for job in found], output, columns or default_columns("history", output))
         if cursor is not None and limit is None and watch is None:
-            notice(f"note: these are the newest {SHOWN}, and there are more: --limit N shows more")
+            print_notice(f"note: these are the newest {SHOWN}, and there are more: --limit N shows more")
 
-    repeated(show, watch)
+    show_or_watch(show, watch)
 
 
 def _flat(job: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,15 +90,15 @@ def fields() -> list[str]:
 
 
 def _print(found: list[Any], output: Output, wanted: str) -> None:
-    from gpuyard.cli.listings.tables import emit
-    from gpuyard.quantities import digits, usd
+    from gpuyard.cli.listings.tables import print_records
+    from gpuyard.quantities import count_digits, usd_text
     from gpuyard.reports.table import clock, number
     from gpuyard.tables import Column
 
     cost = {
         job["label"]: None if job["cost_usd"] is None else round(job["cost_usd"] * 1_000_000) for job in found
     }
-    places = digits(cost.values())
+    places = count_digits(cost.values())
     columns = [
         Column("ID", lambda job: job["label"]),
         Column("NAME", lambda job: job["name"]),
@@ -114,7 +114,7 @@ def _print(found: list[Any], output: Output, wanted: str) -> None:
         Column("GPU-HOURS", lambda job: _hours(job["gpu_hours"]), right=True, wide=True),
         Column(
             "COST",
-            lambda job: "-" if (micro := cost[job["label"]]) is None else usd(micro, places),
+            lambda job: "-" if (micro := cost[job["label"]]) is None else usd_text(micro, places),
             right=True,
             wide=True,
         ),
@@ -124,7 +124,7 @@ def _print(found: list[Any], output: Output, wanted: str) -> None:
         Column("ENDED", lambda job: clock(job["ended_ms"])),
         Column("WHY", lambda job: job["reason"]),
     ]
-    emit(found, columns, output, fields=() if found else fields(), wanted=wanted)
+    print_records(found, columns, output, fields=() if found else fields(), wanted=wanted)
 
 
 def _hours(value: float | None) -> str:

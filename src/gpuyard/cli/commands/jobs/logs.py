@@ -3,7 +3,7 @@
 import sys
 from typing import TYPE_CHECKING, Annotated
 
-from gpuyard.cli.connection.places import client
+from gpuyard.cli.connection.places import open_client
 from gpuyard.cli.line.options import Argument, Option
 from gpuyard.errors import BadInput
 
@@ -29,7 +29,7 @@ def logs(
         raise BadInput(
             f"-f follows one job, and {len(jobs)} are named", f"For example: yard logs -f {jobs[0]}"
         )
-    with client() as yard:
+    with open_client() as yard:
         for place, job in enumerate(jobs):
             if len(jobs) > 1:
                 sys.stdout.write(f"{chr(10) if place else ''}==> job {job} <==\n")
@@ -61,9 +61,9 @@ def _show(yard: "Client", job: str, *, follow: bool, stderr: bool, attempt: int 
 
 def _say_why(yard: "Client", job: str) -> None:
     """For an empty log, say whether there is more to come."""
-    from gpuyard.cli.terminal.streams import aside
+    from gpuyard.cli.terminal.streams import print_aside
 
     found = yard.job(job, explain=False)
     why = f": {found['reason']}" if found["reason"] else ""
     began = "has written nothing" if found["started_ms"] else "has not begun"
-    aside(f"job {found['label']} {began}; it is {found['state']}{why}")
+    print_aside(f"job {found['label']} {began}; it is {found['state']}{why}")

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Annotated, Any
 
-from gpuyard.cli.connection.defaults import wanted_columns
-from gpuyard.cli.connection.places import client
+from gpuyard.cli.connection.defaults import default_columns
+from gpuyard.cli.connection.places import open_client
 from gpuyard.cli.line.options import (
     ClusterOption,
     ColumnsOption,
@@ -56,22 +56,22 @@ def queue(
         raise BadInput("--mine and --user name two people", "Leave one of them out.")
 
     def show() -> None:
-        with client() as yard:
+        with open_client() as yard:
             whose = str(yard.me()["user"]) if mine else user
             found = yard.queue(states=state or [], tenant=tenant, user=whose, cluster=cluster, limit=limit)
         printed(found)
 
     def printed(found: Mapping[str, Any]) -> None:
-        _print(found, output, columns or wanted_columns("queue", output), tasks)
+        _print(found, output, columns or default_columns("queue", output), tasks)
 
     if watch is None:
         show()
         return
     if cluster:
-        from gpuyard.cli.connection.places import repeated
+        from gpuyard.cli.connection.places import show_or_watch
 
         # Changes say on which nodes a job runs, not in which cluster: the list is read anew.
-        repeated(show, watch, wakes=True)
+        show_or_watch(show, watch, wakes=True)
         return
     _watch(show, printed, watch, (tenant, user, tuple(state or ())), limit, mine)
 
@@ -85,8 +85,8 @@ def _watch(
     mine: bool,
 ) -> None:
     """The first picture is of a list, so that a mistake is told at once; then the list is kept by its changes."""
-    from gpuyard.cli.connection.followed import Followed
-    from gpuyard.cli.connection.watching import watched
+    from gpuyard.cli.connection.change_feed import Followed
+    from gpuyard.cli.connection.watching import keep_showing
 
     followed = Followed()
     tenant, whose, states = wanted
@@ -98,16 +98,16 @@ def _watch(
             show()
             return
         if mine and not whose:
-            with client() as yard:
+            with open_client() as yard:
                 whose = str(yard.me()["user"])
             found = followed.queue(tenant, whose, states) or found
         printed({**found, "rows": found["rows"][:limit]})
 
-    watched(again, every_s, followed)
+    keep_showing(again, every_s, followed)
 
 
 def _print(found: Mapping[str, Any], output: Output, wanted: str, tasks: bool) -> None:
-    from gpuyard.cli.listings.tables import chosen, emit, write_csv
+    from gpuyard.cli.listings.tables import check_columns, print_records, write_csv
 
     names = found["columns"]
     if output in (Output.TABLE, Output.WIDE):
@@ -115,16 +115,16 @@ def _print(found: Mapping[str, Any], output: Output, wanted: str, tasks: bool) -
     elif output is Output.CSV and not wanted:
         write_csv(names, found["rows"])
     elif not wanted:
-        emit([dict(zip(names, row, strict=True)) for row in found["rows"]], [], output, fields=names)
+        print_records([dict(zip(names, row, strict=True)) for row in found["rows"]], [], output, fields=names)
     else:
-        kept = chosen(wanted, _known(names))
+        kept = check_columns(wanted, _known(names))
         cells = _cells(found["rows"], found["at_ms"])
         places = {name: place for place, name in enumerate(_WIDE_NAMES)}
         rows = [
             {name: row[names.index(name)] if name in names else shown[places[name]] for name in kept}
             for row, shown in zip(found["rows"], cells, strict=True)
         ]
-        emit(rows, [], output, fields=kept)
+        print_records(rows, [], output, fields=kept)
 
 
 def _known(names: Sequence[str]) -> list[str]:
@@ -134,7 +134,7 @@ def _known(names: Sequence[str]) -> list[str]:
 
 def _folded(rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Any]]:
     """Tasks of one array that wait in a row for the same reason, as one row: `7_[0-199]`, `200 x 1` GPUs."""
-    from gpuyard.engines.name_lists import indices_folded
+    from gpuyard.engines.name_lists import fold_indices
 
     def kind(row: Sequence[Any]) -> tuple[Any, ...]:
         array, _, index = row[1].partition("_")
@@ -148,13 +148,13 @@ def _folded(rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Any]]:
             yield first
             continue
         array = first[1].partition("_")[0]
-        indices = indices_folded([int(row[1].partition("_")[2]) for row in alike])
+        indices = fold_indices([int(row[1].partition("_")[2]) for row in alike])
         yield [first[0], f"{array}_[{indices}]", *first[2:8], f"{len(alike)} x {first[8]}", *first[9:]]
 
 
 def print_queue(found: Mapping[str, Any], wide: bool = False, wanted: str = "", tasks: bool = False) -> None:
     """Print straight from the rows: making objects would take as long as printing ten thousand rows."""
-    from gpuyard.cli.listings.tables import chosen, flat, table
+    from gpuyard.cli.listings.tables import check_columns, flatten_value, format_table
     from gpuyard.tables import Column
 
     raw = found["rows"] if tasks else list(_folded(found["rows"]))
@@ -162,16 +162,18 @@ def print_queue(found: Mapping[str, Any], wide: bool = False, wanted: str = "", 
     rows = _cells(raw, found["at_ms"], full=wide or bool(wanted))
     if wanted:
         data = found["columns"]
-        names = chosen(wanted, _known(data))
+        names = check_columns(wanted, _known(data))
         places = {name: place for place, name in enumerate(_WIDE_NAMES)}
         heads = [name.upper().replace("_", " ") for name in names]
         rows = [
-            tuple([shown[places[n]] if n in places else str(flat(row[data.index(n)])) for n in names])
+            tuple(
+                [shown[places[n]] if n in places else str(flatten_value(row[data.index(n)])) for n in names]
+            )
             for row, shown in zip(raw, rows, strict=True)
         ]
     elif wide:
         rows = [cells[:-1] for cells in rows]
-    table([Column(head, str, head in _RIGHT) for head in heads], rows, cut=not wide)
+    format_table([Column(head, str, head in _RIGHT) for head in heads], rows, cut=not wide)
 
 
 def _cells(rows: Sequence[Sequence[Any]], now_ms: int, full: bool = True) -> list[tuple[str, ...]]:

@@ -4,10 +4,10 @@ import sys
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from gpuyard.cli.connection.places import client
+from gpuyard.cli.connection.places import open_client
 from gpuyard.cli.line.options import JobArgument, Option, Output, OutputOption, WatchOption
-from gpuyard.cli.terminal.shown import shown, shown_lines
-from gpuyard.quantities import gpu_hours_text, seconds_text, usd
+from gpuyard.cli.terminal.visible_text import visible_lines, visible_text
+from gpuyard.quantities import gpu_hours_text, seconds_text, usd_text
 
 _TASKS_SHOWN_MAX = 20
 
@@ -25,16 +25,16 @@ def show(
 
     Only its owner and administrators see its command or script, folder and environment.
     """
-    from gpuyard.cli.connection.places import repeated
+    from gpuyard.cli.connection.places import show_or_watch
 
     if env or script:
         _show_recipe(job, env, output)
     else:
-        repeated(lambda: _show(job, output), watch)
+        show_or_watch(lambda: _show(job, output), watch)
 
 
 def _show_recipe(job: str, env: bool, output: Output) -> None:
-    with client() as yard:
+    with open_client() as yard:
         found = yard.recipe(job)
     if output in (Output.JSON, Output.YAML):
         from gpuyard.cli.listings.tables import write_document
@@ -62,28 +62,28 @@ def _for_reader(text: str) -> str:
     """Text that a job was sent with: exact for a file or a program, and on a terminal without control sequences."""
     if not sys.stdout.isatty():
         return text
-    return "\t".join([shown_lines(part) for part in text.split("\t")])
+    return "\t".join([visible_lines(part) for part in text.split("\t")])
 
 
 def _show(job: str, output: Output) -> None:
-    with client() as yard:
+    with open_client() as yard:
         found = yard.job(job)
         ran = not found.get("array") and found["started_ms"] and output is not Output.CSV
         told = _curves(yard, job) if ran else None
-    from gpuyard.cli.listings.tables import emit, write_document
+    from gpuyard.cli.listings.tables import print_records, write_document
 
     if output in (Output.JSON, Output.YAML):
         write_document({**found, **({"curves": told["curves"]} if told else {})}, output)
     elif output is Output.CSV:
-        emit([dict(found)], [], output)
+        print_records([dict(found)], [], output)
     else:
-        lines = story(found, _width(), sampled=bool(told and told["curves"]))
+        lines = job_lines(found, _width(), sampled=bool(told and told["curves"]))
         if told and told["curves"]:
             import time
 
-            from gpuyard.cli.terminal.curves import pictures
+            from gpuyard.cli.terminal.curves import draw_curves
 
-            lines += ["", *pictures(told, _drawn_width(), time.time_ns() // 1_000_000)]
+            lines += ["", *draw_curves(told, _drawn_width(), time.time_ns() // 1_000_000)]
         for line in lines:
             print(line)
 
@@ -114,9 +114,9 @@ def _width() -> int:
     return shutil.get_terminal_size().columns
 
 
-def story(job: Mapping[str, Any], width: int = 0, *, sampled: bool = False) -> list[str]:
+def job_lines(job: Mapping[str, Any], width: int = 0, *, sampled: bool = False) -> list[str]:
     """Everything about a job, line by line. `sampled`: curves of what it used follow."""
-    from gpuyard.errors import counted
+    from gpuyard.errors import count_text
     from gpuyard.quantities import memory_size, span
     from gpuyard.reports.table import clock
 
@@ -133,9 +133,9 @@ def story(job: Mapping[str, Any], width: int = 0, *, sampled: bool = False) -> l
         lines.append(("tasks", f"{job['tasks']}: {counts}"))
         return _aligned(lines) + _tasks(job["jobs"])
     models = f" ({' or '.join(job['gpu_models'])})" if job["gpu_models"] else ""
-    asks = [f"{counted(job['gpus'], 'GPU')}{models}"]
+    asks = [f"{count_text(job['gpus'], 'GPU')}{models}"]
     asks += [f"{job['tasks']} tasks"] if job["tasks"] > 1 else []
-    asks += [f"{counted(job['cpus'], 'core')} a task"] if job["cpus"] else []
+    asks += [f"{count_text(job['cpus'], 'core')} a task"] if job["cpus"] else []
     asks += [f"{memory_size(job['memory_mib'])} a task"] if job["memory_mib"] else []
     asks.append(f"limit {span(job['time_limit_s'] * 1000)}" if job["time_limit_s"] else "no time limit")
     lines.append(("asks for", ", ".join(asks)))
@@ -157,7 +157,7 @@ def story(job: Mapping[str, Any], width: int = 0, *, sampled: bool = False) -> l
     if job["exit_code"] is not None:
         lines.append(("exit code", str(job["exit_code"])))
     if job["attempts"] > 1 or job["preemptions"]:
-        often = f", preempted {counted(job['preemptions'], 'time')}" if job["preemptions"] else ""
+        often = f", preempted {count_text(job['preemptions'], 'time')}" if job["preemptions"] else ""
         lines.append(("attempts", f"{job['attempts']}{often}"))
     for what, gone in sorted((job.get("removed") or {}).items()):
         lines.append(("removed", f"its {what.removesuffix('s')}, {_day(gone['at_ms'])}, by {gone['by']}"))
@@ -169,10 +169,10 @@ def story(job: Mapping[str, Any], width: int = 0, *, sampled: bool = False) -> l
         lines.append(("then", _then(job)))
     told = _aligned(lines + [("helps", text) for text in job.get("helps", [])])
     if job.get("scheduler_log"):
-        told += ["", "from Slurm's own logs:", *[shown_lines(line) for line in job["scheduler_log"]]]
+        told += ["", "from Slurm's own logs:", *[visible_lines(line) for line in job["scheduler_log"]]]
     if job.get("kernel_log"):
         said = [f"{clock(each['at_ms'])} {each['node']}: {each['text']}" for each in job["kernel_log"]]
-        told += ["", "from the kernels of its nodes:", *[shown_lines(line) for line in said]]
+        told += ["", "from the kernels of its nodes:", *[visible_lines(line) for line in said]]
     if not job.get("tries"):
         return told
     from gpuyard.cli.commands.jobs.tries import tries_table
@@ -212,7 +212,7 @@ def _used(job: Mapping[str, Any], *, sampled: bool) -> list[tuple[str, str]]:
     parts = [f"ran for {span(used['run_s'] * 1000)}"]
     if job["gpus"]:
         parts.append(f"{gpu_hours_text(used['gpu_hours'])} GPU-hours")
-        parts += [usd(round(used["cost_usd"] * 1_000_000))] if used["cost_usd"] is not None else []
+        parts += [usd_text(round(used["cost_usd"] * 1_000_000))] if used["cost_usd"] is not None else []
     return [("used", ", ".join(parts)), *_taken(used, sampled=sampled)]
 
 
@@ -258,7 +258,7 @@ def _tasks(tasks: list[Mapping[str, Any]]) -> list[str]:
         code = "" if task["exit_code"] is None else f"exit code {task['exit_code']}"
         why = "" if task["reason"] == code else task["reason"]
         more = "".join(f"  {text}" for text in (code, why) if text)
-        lines.append(f"  {task['label']:<12} {task['state']}{shown(more)}")
+        lines.append(f"  {task['label']:<12} {task['state']}{visible_text(more)}")
     left = len(tasks) - _TASKS_SHOWN_MAX
     return [*lines, f"  and {left} more"] if left > 0 else lines
 
@@ -274,7 +274,7 @@ def _then(job: Mapping[str, Any]) -> str:
 
 def _aligned(lines: list[tuple[str, str]]) -> list[str]:
     width = max(len(name) for name, _ in lines)
-    return [f"{name:<{width}}  {shown(text)}" for name, text in lines]
+    return [f"{name:<{width}}  {visible_text(text)}" for name, text in lines]
 
 
 def _state(job: Mapping[str, Any]) -> str:

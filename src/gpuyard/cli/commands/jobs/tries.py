@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpuyard.cli.terminal.shown import shown
+from gpuyard.cli.terminal.visible_text import visible_text
 
 _SHOWN_MAX = 20
 _NODES_SHOWN_MAX = 2
@@ -80,7 +80,7 @@ def _where(each: Mapping[str, Any]) -> str:
 def _why(each: Mapping[str, Any]) -> str:
     """The reason; for a try without one, how its program ended."""
     text = each["why"] or (f"exit code {each['exit_code']}" if each["exit_code"] else "")
-    return shown(text)
+    return visible_text(text)
 
 
 def _broken(start: str, why: str, width: int) -> list[str]:

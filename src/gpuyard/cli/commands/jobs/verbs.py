@@ -4,9 +4,9 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from gpuyard.cli.connection.places import client
+from gpuyard.cli.connection.places import open_client
 from gpuyard.cli.line.options import Argument, Option
-from gpuyard.errors import BadInput, counted
+from gpuyard.errors import BadInput, count_text
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
@@ -123,7 +123,7 @@ _DONE = {
 
 def _ask(verb: str, jobs: list[str]) -> int:
     """Each job by itself: if one is refused, the others are still served."""
-    with client() as yard:
+    with open_client() as yard:
         answers = _asked(yard, verb, jobs)
     return told(verb, answers[::-1] if verb == "top" else answers)
 
@@ -138,21 +138,21 @@ def _asked(yard: "Client", verb: str, jobs: Sequence[int | str]) -> "Sequence[On
 
 def told(verb: str, answers: "Sequence[OneOfMany]") -> int:
     """Say what was done and what was refused, and return the exit code."""
-    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.cli.terminal.streams import print_notice
 
     said, already = _DONE[verb]
     taken = [answer for answer in answers if answer["status"] < 400]
     done, as_before = [each for each in taken if each["jobs"]], [each for each in taken if not each["jobs"]]
     if done:
-        jobs = counted(sum([each["jobs"] for each in done]), "job")
+        jobs = count_text(sum([each["jobs"] for each in done]), "job")
         print(f"{said.format(jobs)}: {_labels([_with_tasks(each) for each in done])}", flush=True)
     if as_before:
         print(f"{already}: {_labels([each['label'] for each in as_before])}", flush=True)
     refused = [answer for answer in answers if answer["status"] >= 400]
     for answer in refused:
-        notice(answer["detail"], before="yard: ", style="bold red")
+        print_notice(answer["detail"], before="yard: ", style="bold red")
         if answer.get("hint"):
-            notice(answer["hint"])
+            print_notice(answer["hint"])
     if refused:
         return _REFUSED if all(answer["status"] < 500 for answer in refused) else 1
     return 0
@@ -160,7 +160,9 @@ def told(verb: str, answers: "Sequence[OneOfMany]") -> int:
 
 def _with_tasks(answer: "OneOfMany") -> str:
     """A job by its label; an array with the number of its tasks that were changed."""
-    return f"{answer['label']} ({counted(answer['jobs'], 'task')})" if answer["jobs"] > 1 else answer["label"]
+    return (
+        f"{answer['label']} ({count_text(answer['jobs'], 'task')})" if answer["jobs"] > 1 else answer["label"]
+    )
 
 
 def _labels(labels: Sequence[str]) -> str:
@@ -174,7 +176,7 @@ def _labels(labels: Sequence[str]) -> str:
 
 def _cancel_all(wanted: CancelFilter, yes: bool) -> int:
     """Cancel what matches."""
-    with client() as yard:
+    with open_client() as yard:
         rows = _matching(yard, wanted)
         if not rows:
             print("no job matches: nothing is cancelled")
@@ -196,9 +198,9 @@ def _matching(yard: "Client", wanted: CancelFilter) -> list[list[Any]]:
 
 def _ask_first(rows: Sequence[Sequence[Any]]) -> None:
     """Go on if the user says yes."""
-    from gpuyard.cli.terminal.streams import confirmed
+    from gpuyard.cli.terminal.streams import confirm
 
-    jobs = counted(len(rows), "job")
+    jobs = count_text(len(rows), "job")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise BadInput(
             f"{jobs} would be cancelled, and there is no terminal to ask on: {_labels([row[1] for row in rows])}",
@@ -208,5 +210,5 @@ def _ask_first(rows: Sequence[Sequence[Any]]) -> None:
         print(f"  {row[1]:<10} {row[6]:<9} {row[4]:<12} {row[2]}", file=sys.stderr)
     if len(rows) > _SHOWN_MAX:
         print(f"  and {len(rows) - _SHOWN_MAX} more", file=sys.stderr)
-    if not confirmed(f"Cancel {jobs}?"):
+    if not confirm(f"Cancel {jobs}?"):
         raise BadInput("nothing is cancelled")

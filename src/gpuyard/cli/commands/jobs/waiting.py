@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 from gpuyard.api.connecting.calling import NoServer
-from gpuyard.cli.terminal.shown import shown
-from gpuyard.cli.terminal.streams import columns, notice, styled
+from gpuyard.cli.terminal.streams import print_notice, style_text, terminal_width
+from gpuyard.cli.terminal.visible_text import visible_text
 from gpuyard.quantities import span_up
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Waiting:
     def _runs(self, job: Mapping[str, Any]) -> None:
         self.clear()
         if self._terminal or self._said:
-            self._line(shown(f"running on {', '.join(job.get('nodes', ())) or 'the yard'}"))
+            self._line(visible_text(f"running on {', '.join(job.get('nodes', ())) or 'the yard'}"))
         self._said, self._placed = "", True
 
     def clear(self) -> None:
@@ -102,10 +102,10 @@ class Waiting:
         if self._terminal:
             if waited_ms >= _LONG_MS:
                 text += f" ({span_up(waited_ms)} so far)"
-            most = max(20, columns(self._stream) - _MARGIN)
+            most = max(20, terminal_width(self._stream) - _MARGIN)
             fits = text if len(text) <= most else text[: most - 1] + "…"
             with suppress(OSError):
-                self._stream.write(f"{_ERASE}{styled(fits, 'dim', self._stream)}")
+                self._stream.write(f"{_ERASE}{style_text(fits, 'dim', self._stream)}")
                 self._stream.flush()
             self._drawn = True
         elif waited_ms >= PATIENCE_MS and standing["reason"] != self._said:
@@ -127,10 +127,10 @@ def words(standing: "Standing") -> str:
     parts += [] if place is None else [f"{ordinal(place)} in line"]
     if by_ms is not None:
         parts.append(f"likely within {span_up(by_ms - standing['now_ms'])}")
-    return shown(f"waiting: {', '.join(parts) or 'in line'}")
+    return visible_text(f"waiting: {', '.join(parts) or 'in line'}")
 
 
-def copied(
+def copy_output(
     yard: "Client",
     job_id: int | str,
     *,
@@ -158,11 +158,11 @@ def copied(
     raise AssertionError("a job that is followed ends")
 
 
-def code_of(end: "End") -> int:
+def exit_code_of(end: "End") -> int:
     """The exit code for a job's end, which is said if it is not the program's own."""
     code = _CODES["TIMEOUT"] if end["state"] == "TIMEOUT" else end["exit_code"] or _CODES.get(end["state"], 1)
     own = end["exit_code"] is not None and end["reason"] in ("", f"exit code {end['exit_code']}")
     if end["state"] not in ("COMPLETED", "FAILED") or (end["state"] == "FAILED" and not own):
-        why = f": {shown(end['reason'])}" if end["reason"] else ""
-        notice(f"job {end['label']} ended with {end['state']}{why}", before="yard: ")
+        why = f": {visible_text(end['reason'])}" if end["reason"] else ""
+        print_notice(f"job {end['label']} ended with {end['state']}{why}", before="yard: ")
     return code

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-from gpuyard.cli.connection.places import client
+from gpuyard.cli.connection.places import open_client
 from gpuyard.cli.line.options import JobArgument, Option, Output, OutputOption
-from gpuyard.cli.terminal.shown import shown
+from gpuyard.cli.terminal.visible_text import visible_text
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
@@ -27,15 +27,15 @@ def why(
     """Show why a job waits: everything that is in its way, most important first, and what would lift it."""
     at_ms = None
     if at:
-        from gpuyard.cli.line.times import now_ms, past_ms
+        from gpuyard.cli.line.times import now_ms, parse_past_ms
 
-        at_ms = past_ms("--at", at, now_ms())
-    with client() as yard:
+        at_ms = parse_past_ms("--at", at, now_ms())
+    with open_client() as yard:
         found: Any = yard.why(job, at_ms=at_ms)
         # There is no estimate for the past.
         if at_ms is None and found["state"] == "PENDING":
             found |= _estimate(yard, job)
-    from gpuyard.cli.listings.tables import emit, write_document
+    from gpuyard.cli.listings.tables import print_records, write_document
 
     if output in (Output.JSON, Output.YAML):
         write_document(found, output)
@@ -43,7 +43,7 @@ def why(
         rows = [
             {name: each[name] for name in ("code", "by", "text", "lifted_by")} for each in found["blockers"]
         ]
-        emit(rows, [], output)
+        print_records(rows, [], output)
     else:
         _told(found, past=at_ms is not None)
 
@@ -133,7 +133,7 @@ def _start(found: Mapping[str, Any]) -> str:
 
 def _likely(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     """By runs forward, as `yard eta` shows it; nothing where it knows no more than the line before."""
-    from gpuyard.cli.commands.jobs.eta import earliest, told
+    from gpuyard.cli.commands.jobs.eta import earliest_text, estimate_text
 
     if "eta_error" in found:
         return [("likely", f"no estimate: {found['eta_error']}")]
@@ -142,7 +142,10 @@ def _likely(found: Mapping[str, Any]) -> list[tuple[str, str]]:
         return []
     if eta["starts_by_ms"] is None and eta["runs"] and eta.get("left_out_ahead"):
         return [
-            ("likely", f"{earliest(eta)}: {eta['left_out_ahead']:,} of the jobs ahead of it were not counted")
+            (
+                "likely",
+                f"{earliest_text(eta)}: {eta['left_out_ahead']:,} of the jobs ahead of it were not counted",
+            )
         ]
     if eta["starts_by_ms"] is None:
         known, _, more = eta["how"].rpartition("; no more can be told: ")
@@ -153,7 +156,7 @@ def _likely(found: Mapping[str, Any]) -> list[tuple[str, str]]:
         if ended
         else "a guess: no job has ended yet"
     )
-    return [("likely", f"{told(eta)} ({rests})")]
+    return [("likely", f"{estimate_text(eta)} ({rests})")]
 
 
 def _before(found: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -167,9 +170,9 @@ def _headline(text: str) -> None:
     """In bold, on a terminal."""
     import sys
 
-    from gpuyard.cli.terminal.streams import styled
+    from gpuyard.cli.terminal.streams import style_text
 
-    print(styled(shown(text), "bold", sys.stdout))
+    print(style_text(visible_text(text), "bold", sys.stdout))
 
 
 _ASIDE = frozenset({"HELD", "DEPENDENCY", "BEGIN"})
@@ -190,7 +193,7 @@ def _line(text: str, indent: str) -> None:
     """A line for a pipe; on a terminal it is wrapped, and continues under where it began."""
     import sys
 
-    plain = shown(text)
+    plain = visible_text(text)
     if sys.stdout.isatty():
         import shutil
         import textwrap

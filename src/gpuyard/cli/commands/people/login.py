@@ -53,9 +53,9 @@ def login(
         )
     ca_path = str(ca.absolute()) if ca else ""
     if oidc:
-        from gpuyard.cli.commands.people.oidc import token_by_login
+        from gpuyard.cli.commands.people.oidc import log_in
 
-        token = token_by_login(url, ca_path, browser)
+        token = log_in(url, ca_path, browser)
     else:
         token = _token(token_file)
     with Client(url, token, ca=ca_path) as yard:
@@ -80,10 +80,10 @@ def logout(revoke: Annotated[bool, Option("--revoke", help="Revoke the token too
 
 def whoami() -> None:
     """Show your user, role and tenant in the yard, and what you may do."""
-    from gpuyard.cli.connection.places import client
+    from gpuyard.cli.connection.places import open_client
     from gpuyard.reports.table import clock
 
-    with client() as yard:
+    with open_client() as yard:
         me = yard.me()
         where = yard.server
     runs = f"jobs run as {me['runs_as']}" if me["runs_as"] else "who only looks"
@@ -98,11 +98,11 @@ def whoami() -> None:
 
 def _tenant(home: str) -> str:
     """The tenant for jobs that name none."""
-    from gpuyard.cli.connection.defaults import defaults, origin
+    from gpuyard.cli.connection.defaults import default_origin, read_defaults
 
-    own = defaults().get("tenant")
+    own = read_defaults().get("tenant")
     if own:
-        return f"{own}, for jobs that name none: from {origin('tenant')}"
+        return f"{own}, for jobs that name none: from {default_origin('tenant')}"
     return f"{home}, for jobs that name none" if home else "none by default: every job has to name one"
 
 

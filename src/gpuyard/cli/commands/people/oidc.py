@@ -17,14 +17,14 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.error import HTTPError, URLError
 
-from gpuyard.errors import BadInput, YardError, words_of
+from gpuyard.errors import BadInput, YardError, error_text
 
 WAIT_S = 300.0
 _FETCH_S = 15.0
 _PAGE = b"<!doctype html><meta charset=utf-8><title>gpuyard</title><p>%s You can close this page."
 
 
-def token_by_login(url: str, ca: str, browser: bool) -> str:
+def log_in(url: str, ca: str, browser: bool) -> str:
     """A token of the yard, after a login at its identity provider."""
     from gpuyard.api.client import Client
 
@@ -38,7 +38,7 @@ def token_by_login(url: str, ca: str, browser: bool) -> str:
 
 
 def _id_token(oidc: Mapping[str, Any], nonce: str, browser: bool) -> str:
-    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.cli.terminal.streams import print_notice
 
     issuer = oidc["issuer"]
     provider = _json(f"{issuer}/.well-known/openid-configuration")
@@ -53,7 +53,7 @@ def _id_token(oidc: Mapping[str, Any], nonce: str, browser: bool) -> str:
             "state": state, "nonce": nonce, "code_challenge": challenge, "code_challenge_method": "S256",
         }  # fmt: skip
         address = f"{provider['authorization_endpoint']}?{urllib.parse.urlencode(asked)}"
-        notice(f"log in at:\n{address}")
+        print_notice(f"log in at:\n{address}")
         if browser:
             import webbrowser
 
@@ -121,7 +121,7 @@ def _json(address: str, body: bytes | None = None) -> dict[str, Any]:
         text = error.read(500).decode("utf-8", "replace")
         raise YardError(f"the identity provider answered {error.code}: {text}") from error
     except (URLError, OSError, ValueError) as error:
-        raise YardError(f"the identity provider cannot be asked at {address}: {words_of(error)}") from error
+        raise YardError(f"the identity provider cannot be asked at {address}: {error_text(error)}") from error
     if not isinstance(found, dict):
         raise YardError(f"the identity provider's answer at {address} makes no sense")
     return found

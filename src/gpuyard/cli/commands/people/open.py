@@ -16,10 +16,10 @@ def open_console(
     The printed address holds a code that works once, for 60 seconds. It signs in the first browser that loads it, so
     show it to nobody. The browser stays signed in for up to seven days, but no longer than your token lasts.
     """
-    from gpuyard.cli.connection.places import client
-    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.cli.connection.places import open_client
+    from gpuyard.cli.terminal.streams import print_notice
 
-    with client() as yard:
+    with open_client() as yard:
         made = yard.browser_code()
         where = yard.server
     if not made["console"]:
@@ -35,4 +35,4 @@ def open_console(
         import webbrowser
 
         if not webbrowser.open(address):
-            notice("no browser could be started here: open the address yourself, within 60 seconds")
+            print_notice("no browser could be started here: open the address yourself, within 60 seconds")

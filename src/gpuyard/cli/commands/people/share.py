@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from gpuyard.cli.connection.places import client
+from gpuyard.cli.connection.places import open_client
 from gpuyard.cli.line.options import Argument, ColumnsOption, Option, Output, OutputOption, WatchOption
 from gpuyard.quantities import percent_share, usd_plain
 
@@ -20,13 +20,13 @@ def share(
     watch: WatchOption = None,
 ) -> None:
     """Show the tenant tree: weights, decayed usage, guarantees, what is borrowed, lent and could be taken back."""
-    from gpuyard.cli.connection.places import repeated
+    from gpuyard.cli.connection.places import show_or_watch
 
-    repeated(lambda: _show(tenant, explain, output, columns), watch)
+    show_or_watch(lambda: _show(tenant, explain, output, columns), watch)
 
 
 def _show(tenant: str, explain: bool, output: Output, wanted: str) -> None:
-    with client() as yard:
+    with open_client() as yard:
         found = yard.share(tenant)
     if output in (Output.JSON, Output.YAML):
         from gpuyard.cli.listings.tables import write_document
@@ -39,7 +39,7 @@ def _show(tenant: str, explain: bool, output: Output, wanted: str) -> None:
 
 
 def _table(found: Mapping[str, Any], output: Output, wanted: str) -> None:
-    from gpuyard.cli.listings.tables import emit
+    from gpuyard.cli.listings.tables import print_records
     from gpuyard.reports.tenants import cap_columns
     from gpuyard.tables import Column
 
@@ -68,7 +68,7 @@ def _table(found: Mapping[str, Any], output: Output, wanted: str) -> None:
             {name: value for name, value in row.items() if name != "amounts"} | row["amounts"]["total"]
             for row in rows
         ]
-    emit(rows, columns, output, wanted=wanted)
+    print_records(rows, columns, output, wanted=wanted)
 
 
 def _name(path: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
-from gpuyard.cli.connection.places import client
+from gpuyard.cli.connection.places import open_client
 from gpuyard.cli.line.options import Argument, Option, OutputOption
 from gpuyard.cli.listings.listing import Output
 from gpuyard.errors import BadInput, YardError
@@ -65,11 +65,11 @@ def create(
 
     With --to the secret goes into a file instead; an existing file keeps its content if no token is made.
     """
-    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.cli.terminal.streams import print_notice
     from gpuyard.reports.table import clock
 
     place = "" if tenant == WHOLE_YARD else tenant or None
-    with _draft(to) as keep, client() as yard:
+    with _draft(to) as keep, open_client() as yard:
         made = yard.make_token(user, role=role or None, tenant=place, days=days, note=note)
         with _revoking(yard, made["id"], to):
             keep(made["secret"])
@@ -83,7 +83,9 @@ def create(
     if not to:
         print(made["secret"])
     where = f", in {to}" if to else ""
-    notice(f"token {made['id']} for {user}, {right_text(made)}, until {clock(made['expires_ms'])}{where}")
+    print_notice(
+        f"token {made['id']} for {user}, {right_text(made)}, until {clock(made['expires_ms'])}{where}"
+    )
 
 
 @contextmanager
@@ -135,11 +137,11 @@ def _draft(path: str) -> Iterator[Callable[[str], None]]:
 
 def list_(output: OutputOption = Output.TABLE) -> None:
     """List your own tokens, and those of the tenants that you administer. Secrets are never shown."""
-    from gpuyard.cli.listings.tables import emit
+    from gpuyard.cli.listings.tables import print_records
     from gpuyard.reports.table import clock
     from gpuyard.tables import Column
 
-    with client() as yard:
+    with open_client() as yard:
         found = yard.tokens()
     columns = [
         Column("ID", lambda token: token["id"]),
@@ -153,14 +155,14 @@ def list_(output: OutputOption = Output.TABLE) -> None:
         Column("BY", lambda token: token["made_by"]),
         Column("NOTE", lambda token: token["note"] or "-"),
     ]
-    emit(found, columns, output)
+    print_records(found, columns, output)
 
 
 def revoke(
     tokens: Annotated[list[str], Argument(metavar="ID...", help="Ids from `yard token list`.")],
 ) -> None:
     """Revoke tokens, and those that were made with them. They stop working at once."""
-    with client() as yard:
+    with open_client() as yard:
         for token in tokens:
             # A leaked token is often pasted whole.
             name = token.split("_")[1] if token.startswith("yard_") and token.count("_") == 2 else token
@@ -173,11 +175,11 @@ def revoke(
 def unbind(user: Annotated[str, Argument(metavar="NAME", help="A name at the identity provider.")]) -> None:
     """Unbind a name from the person who logged in with it first. That person's logins end, and the next login binds
     the name."""
-    from gpuyard.errors import counted
+    from gpuyard.errors import count_text
 
-    with client() as yard:
+    with open_client() as yard:
         ended = yard.unbind_name(user)["revoked"]
-    with_it = f"; {counted(len(ended), 'token')} revoked" if ended else ""
+    with_it = f"; {count_text(len(ended), 'token')} revoked" if ended else ""
     print(f"{user} is unbound{with_it}: the next login with the name binds it")
 
 

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Annotated
 
-from gpuyard.api.connecting.surroundings import here
+from gpuyard.api.connecting.surroundings import current_folder
 from gpuyard.cli.line.options import Argument, Option
 from gpuyard.errors import BadInput
 
@@ -34,7 +34,7 @@ def convert(
 
     Warnings on standard error name what has no counterpart. Exit code 2: the yard cannot run it.
     """
-    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.cli.terminal.streams import print_notice
     from gpuyard.intake import PROPOSED
     from gpuyard.intake.native import write_native
 
@@ -42,7 +42,7 @@ def convert(
     for each in found:
         for name in each.lacking:
             text = f"{each.place(name)}this yard has no {name!r} yet: {PROPOSED[name]}"
-            notice(text, before="warning: ", style="bold yellow")
+            print_notice(text, before="warning: ", style="bold yellow")
     sys.stdout.write(write_native([each.job for each in found]))
 
 
@@ -63,16 +63,16 @@ def take(
     said on standard error. `content`: what was read of it already."""
     from datetime import datetime
 
-    from gpuyard.cli.terminal.streams import notice
-    from gpuyard.errors import quoted, remedy
+    from gpuyard.cli.terminal.streams import print_notice
+    from gpuyard.errors import quote, suggest
     from gpuyard.intake import Caller, Form
     from gpuyard.intake.forms import read
 
     if source and source not in FORMS:
-        raise BadInput(f"--from {quoted(source)} is not a form; {remedy(source, FORMS, 'forms')}")
+        raise BadInput(f"--from {quote(source)} is not a form; {suggest(source, FORMS, 'forms')}")
     caller = Caller(
         now=datetime.now().astimezone(),
-        cwd=here(),
+        cwd=current_folder(),
         arguments=arguments,
         script_arguments=script_arguments,
         environment={name: value for name, value in os.environ.items() if name.startswith("SBATCH_")},
@@ -84,7 +84,7 @@ def take(
     found = read(text, name, caller, Form(source) if source else None)
     for each in found:
         for warning in each.warnings:
-            notice(warning.located(name), before="warning: ", style="bold yellow")
+            print_notice(warning.located(name), before="warning: ", style="bold yellow")
     return found
 
 

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpuyard.cli.commands.jobs.eta import by, by_limits, earliest
+from gpuyard.cli.commands.jobs.eta import by_limits, earliest_text, quantiles_text
 from gpuyard.cli.commands.submit.jobfields import say_if_no_gpus
 from gpuyard.cli.commands.submit.scripts import refuse_folder
-from gpuyard.cli.connection.places import client
+from gpuyard.cli.connection.places import open_client
 from gpuyard.cli.line.options import Output
 from gpuyard.cli.terminal.streams import result
-from gpuyard.quantities import rate_usd, usd
+from gpuyard.quantities import hour_rate_text, usd_text
 
 NEVER = 3
 """Exit code where a job could never run."""
@@ -19,7 +19,7 @@ def rehearse(
     jobs: Sequence[Mapping[str, Any]], output: Output, *, said: bool = False, gpus_said: bool = True
 ) -> int:
     """Try each job and say what would become of it; the exit code. `said`: with notes about earlier jobs."""
-    with client() as yard:
+    with open_client() as yard:
         if yard.here:
             for fields in jobs:
                 refuse_folder(fields)
@@ -37,9 +37,9 @@ def rehearse(
                 print()
             _tell(each)
     else:
-        from gpuyard.cli.listings.tables import emit
+        from gpuyard.cli.listings.tables import print_records
 
-        emit([_flat(each) for each in found] if output is Output.CSV else found, [], output)
+        print_records([_flat(each) for each in found] if output is Output.CSV else found, [], output)
     return 0 if all(each["would_run"] for each in found) else NEVER
 
 
@@ -67,10 +67,10 @@ def _tell(found: Mapping[str, Any]) -> None:
 def when(found: Mapping[str, Any]) -> str:
     """When it starts: with chances, by limits alone, or that it cannot be told."""
     if found["starts_by_ms"]:
-        return by(found)
+        return quantiles_text(found)
     if found["runs"]:
         late = found.get("left_out_ahead") or found["never_of_runs"] == found["runs"]
-        return earliest(found) if late else "cannot be told"
+        return earliest_text(found) if late else "cannot be told"
     return by_limits(found) or "cannot be told"
 
 
@@ -92,15 +92,15 @@ def _cost(found: Mapping[str, Any]) -> str:
     # A job is charged for the largest part of a node that it holds, cores and memory too.
     charged = "charged as " if cost["charged_gpus"] != found["gpus"] else ""
     gpus = f"{tasks}{number(cost['charged_gpus'])} x {cost['gpu_model']}"
-    price = f"{charged}{gpus} at {rate_usd(cost['price_micro_usd_h'])} an hour"
+    price = f"{charged}{gpus} at {hour_rate_text(cost['price_micro_usd_h'])} an hour"
     parts = []
     if cost["expected_micro_usd"] is not None:
         ran = span_words(cost["expected_run_ms"])
         parts.append(
-            f"{usd(cost['expected_micro_usd'], up=True)} if it runs {ran}, the mean of {cost['expected_from']}"
+            f"{usd_text(cost['expected_micro_usd'], up=True)} if it runs {ran}, the mean of {cost['expected_from']}"
         )
     if cost["at_most_micro_usd"] is not None:
-        parts.append(f"at most {usd(cost['at_most_micro_usd'], up=True)}, up to its time limit")
+        parts.append(f"at most {usd_text(cost['at_most_micro_usd'], up=True)}, up to its time limit")
     else:
         parts.append("no upper bound without a time limit")
     return f"{price}: {'; '.join(parts)}"

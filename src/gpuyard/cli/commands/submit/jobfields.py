@@ -6,10 +6,10 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
-from gpuyard.api.connecting.surroundings import environment, here
+from gpuyard.api.connecting.surroundings import collect_environment, current_folder
 from gpuyard.cli.connection.places import has_defaults
 from gpuyard.cli.line.options import Argument, Called, Option, Parameter
-from gpuyard.errors import BadInput, YardError, or_meant
+from gpuyard.errors import BadInput, YardError, suggest_end
 from gpuyard.wire.job_fields import JOB_FIELDS, JOB_OPTIONS, Form, JobOption, label_fault
 
 WordsArgument = Annotated[
@@ -38,9 +38,9 @@ def job_options(*, run: bool) -> Iterator[Parameter]:
             yield Parameter(option.name, str, not one, says, "" if one else None, False)
 
 
-def request(ctx: Called, options: Mapping[str, Any]) -> dict[str, Any]:
+def build_request(ctx: Called, options: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that the given options set, and the surroundings that every job has."""
-    fields: dict[str, Any] = {"cwd": here()}
+    fields: dict[str, Any] = {"cwd": current_folder()}
     for name, value in options.items():
         # An empty text, as of a variable of a script that is not set, says nothing; but for --array.
         if name in ctx.given and (value != "" or name == "array"):
@@ -57,18 +57,18 @@ def request(ctx: Called, options: Mapping[str, Any]) -> dict[str, Any]:
 def _environment(options: Mapping[str, Any], export: bool) -> dict[str, str]:
     """The variables that were typed, over those of a file, over this shell's where they are exported."""
     of_file = variables(options["env_file"]) if options["env_file"] else ()
-    return environment([*of_file, *(options["env"] or ())], export=export)
+    return collect_environment([*of_file, *(options["env"] or ())], export=export)
 
 
 _PARTS = ("gpus", "gpu_milli", "mig", "gpu_memory_mib", "isolation")
 """Fields that say the same thing in several ways: an option for one takes the place of all."""
 
 
-def changed(original: Mapping[str, Any], ctx: Called, options: Mapping[str, Any]) -> dict[str, Any]:
+def change_request(original: Mapping[str, Any], ctx: Called, options: Mapping[str, Any]) -> dict[str, Any]:
     """The request of another job, with what was typed in place of its own; variables and labels are added to them."""
     said = {
         name: value
-        for name, value in request(ctx, options).items()
+        for name, value in build_request(ctx, options).items()
         if name != "env" and (name != "cwd" or "chdir" in ctx.given)
     }
     given = [_OPTIONS[name] for name in ctx.given if name in _OPTIONS]
@@ -114,7 +114,7 @@ def say_if_no_gpus(label: str, fields: Mapping[str, Any]) -> None:
     """Note that a job asks for no GPUs: most jobs want one, and `-g 0` says that this one does not."""
     if fields.get("gpus") or fields.get("gpu_memory_mib") or fields.get("mig"):
         return
-    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.cli.terminal.streams import print_notice
 
     behind = next((word for word in fields.get("command", ()) if word.split("=")[0] in ("-g", "--gpus")), "")
     if behind and fields.get("script"):
@@ -123,27 +123,27 @@ def say_if_no_gpus(label: str, fields: Mapping[str, Any]) -> None:
         said = re.search(_CUDA, "\n".join([fields.get("script", ""), *fields.get("command", ())]))
         says = f"says {said[0]} and " if said else ""
         text = f"{says}asks for no GPUs; -g 1 for one, -g 0 if it needs none"
-    notice(f"job {label} {text}" if label else f"it {text}", before="note: ")
+    print_notice(f"job {label} {text}" if label else f"it {text}", before="note: ")
 
 
-def notes_wanted() -> bool:
+def wants_notes() -> bool:
     """Whether notes about earlier jobs are read: on a terminal, unless somebody has switched them off."""
     if not sys.stderr.isatty():
         return False
     if not has_defaults():
         return True
-    from gpuyard.cli.connection.defaults import defaults
+    from gpuyard.cli.connection.defaults import read_defaults
 
-    return defaults().get("notes") != "off"
+    return read_defaults().get("notes") != "off"
 
 
-def fallbacks(*, gpus: bool) -> dict[str, Any]:
+def read_fallbacks(*, gpus: bool) -> dict[str, Any]:
     """The fields from a person's defaults, for what neither the command line nor a file says."""
     if not has_defaults():
         return {}
-    from gpuyard.cli.connection.defaults import defaults, origin
+    from gpuyard.cli.connection.defaults import default_origin, read_defaults
 
-    kept = defaults()
+    kept = read_defaults()
     fields: dict[str, Any] = {key: kept[key] for key in ("tenant", "class") if key in kept}
     try:
         if "pool" in kept:
@@ -153,27 +153,27 @@ def fallbacks(*, gpus: bool) -> dict[str, Any]:
         if gpus and "gpus" in kept:
             fields |= _gpus(kept["gpus"])
     except BadInput as error:
-        raise BadInput(f"{origin('time')}: {error.message}", error.hint) from None
+        raise BadInput(f"{default_origin('time')}: {error.message}", error.hint) from None
     return fields
 
 
-def completed(ctx: Called, given: dict[str, Any]) -> dict[str, Any]:
+def complete_request(ctx: Called, given: dict[str, Any]) -> dict[str, Any]:
     """What was given, and the person's defaults for what was not."""
-    kept = fallbacks(gpus=not ctx.given & {"gpus", "gpu_memory"})
+    kept = read_fallbacks(gpus=not ctx.given & {"gpus", "gpu_memory"})
     return given | {key: value for key, value in kept.items() if not given.get(key)}
 
 
-def own_default(error: YardError, fields: Mapping[str, Any]) -> YardError:
+def blame_default(error: YardError, fields: Mapping[str, Any]) -> YardError:
     """Say where a refused tenant comes from, if the user did not type it."""
-    from gpuyard.cli.connection.defaults import defaults, origin
+    from gpuyard.cli.connection.defaults import default_origin, read_defaults
 
-    tenant = defaults().get("tenant")
+    tenant = read_defaults().get("tenant")
     if (
         tenant
         and fields.get("tenant") == tenant
         and re.search(rf"\btenant|may not submit for {re.escape(tenant)}:", error.message)
     ):
-        error.hint = f"{error.hint} The tenant {tenant} is from {origin('tenant')}.".strip()
+        error.hint = f"{error.hint} The tenant {tenant} is from {default_origin('tenant')}.".strip()
     return error
 
 
@@ -214,7 +214,7 @@ def _signal(text: str) -> dict[str, int]:
     except KeyError:
         known = [each.name.removeprefix("SIG") for each in signal.Signals]
         raise BadInput(
-            f"--signal {text!r}: there is no signal {name!r}{or_meant(name, known)}",
+            f"--signal {text!r}: there is no signal {name!r}{suggest_end(name, known)}",
             "For example: --signal USR1@60",
         ) from None
     return {"warn_signal": int(number), "warn_s": int(ahead or 0)}
@@ -267,11 +267,11 @@ def _dependency(text: str) -> dict[str, str]:
 def _file(option: str, path: str, *, array: bool) -> str:
     """The whole path of a file for output; patterns in it that stand for nothing are reported."""
     if "%" in path:
-        from gpuyard.cli.terminal.streams import notice
+        from gpuyard.cli.terminal.streams import print_notice
         from gpuyard.engines.patterns import check_pattern
 
         for text in check_pattern(path, array=array):
-            notice(f"{option} {path}: {text}", before="warning: ", style="bold yellow")
+            print_notice(f"{option} {path}: {text}", before="warning: ", style="bold yellow")
     return os.path.abspath(path)
 
 
@@ -300,18 +300,18 @@ def _spread(text: str) -> dict[str, int]:
 
 def moment_ms(option: str, text: str) -> int:
     """A time to come, in milliseconds since 1970."""
-    from gpuyard.cli.line.times import coming_ms, now_ms
+    from gpuyard.cli.line.times import now_ms, parse_coming_ms
 
-    found = coming_ms(option, text, now_ms())
+    found = parse_coming_ms(option, text, now_ms())
     if found >= now_ms():
         return found
     if option == "--deadline":
         raise BadInput(
             f"{option} {text}: that time has passed", "Give a time in the future, such as +8h or 18:00."
         )
-    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.cli.terminal.streams import print_notice
 
-    notice(f"{option} {text}: that time has passed, so the job may start at once", before="note: ")
+    print_notice(f"{option} {text}: that time has passed, so the job may start at once", before="note: ")
     return found
 
 
@@ -340,10 +340,10 @@ def limit_s(option: str, text: str) -> int:
 
 
 def _parsed(option: str, text: str) -> int:
-    from gpuyard.quantities import duration_positive_ms
+    from gpuyard.quantities import parse_positive_duration_ms
 
     try:
-        return duration_positive_ms(text)
+        return parse_positive_duration_ms(text)
     except ValueError as error:
         raise BadInput(f"{option} {error}") from None
 
@@ -376,10 +376,10 @@ def variables(file: str) -> list[str]:
 
 
 def _memory_mib(option: str, text: str) -> int:
-    from gpuyard.quantities import memory_mib
+    from gpuyard.quantities import parse_memory_mib
 
     try:
-        return memory_mib(text)
+        return parse_memory_mib(text)
     except ValueError as error:
         raise BadInput(f"{option} {error}") from None
 
@@ -409,7 +409,7 @@ def drop_unknown(jobs: Sequence[dict[str, Any]], warn: Callable[[str], None]) ->
     if not any(job.get("slurm_commands") and (job.get("not_nodes") or job.get("clusters")) for job in jobs):
         return
     from gpuyard.api.client import Client
-    from gpuyard.engines.name_lists import folded
+    from gpuyard.engines.name_lists import fold_names
 
     with Client() as yard:
         nodes = yard.nodes()
@@ -423,4 +423,4 @@ def drop_unknown(jobs: Sequence[dict[str, Any]], warn: Callable[[str], None]) ->
         unknown = [name for name in job.get("not_nodes", ()) if name not in there]
         if unknown and job.get("slurm_commands"):
             job["not_nodes"] = [name for name in job["not_nodes"] if name in there]
-            warn(f"--exclude: there is no node {folded(unknown)} here, so nothing is left out for it")
+            warn(f"--exclude: there is no node {fold_names(unknown)} here, so nothing is left out for it")

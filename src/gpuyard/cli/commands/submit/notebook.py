@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from gpuyard.api.client import Client
-from gpuyard.cli.commands.inside.forward import listening, serve
+from gpuyard.cli.commands.inside.forward import listen_here, serve
 from gpuyard.cli.commands.jobs.waiting import Waiting
 from gpuyard.cli.commands.submit import jobfields as f
-from gpuyard.cli.connection.places import client
+from gpuyard.cli.connection.places import open_client
 from gpuyard.cli.connection.visits import NotThere
-from gpuyard.cli.line.options import Argument, Called, Option, taking
-from gpuyard.cli.terminal.shown import shown
-from gpuyard.cli.terminal.streams import notice
+from gpuyard.cli.line.options import Argument, Called, Option, with_options
+from gpuyard.cli.terminal.streams import print_notice
+from gpuyard.cli.terminal.visible_text import visible_text
 from gpuyard.engines.node import notebook as runner
 from gpuyard.errors import BadInput, YardError
-from gpuyard.quantities import duration_ms
+from gpuyard.quantities import parse_duration_ms
 
 _TOKEN, _IDLE = "JUPYTER_TOKEN", "YARD_NOTEBOOK_IDLE_S"
 _PORT = 8888
@@ -33,7 +33,7 @@ Idle = Annotated[
 Port = Annotated[int, Option("--port", metavar="N", min=0, max=65535, help="The port here; 0: any free one.")]
 
 
-@taking(f.job_options(run=True))
+@with_options(f.job_options(run=True))
 def notebook(
     ctx: Called, job: JobArgument = "", *, idle: Idle = "1h", port: Port = _PORT, **options: Any
 ) -> int:
@@ -42,7 +42,7 @@ def notebook(
     The notebook uses your own JupyterLab, from the environment that you submit from. Ctrl-C leaves the notebook
     running, and `yard notebook JOB` returns to it. An idle notebook is stopped, five minutes after a warning here.
     """
-    with client() as yard:
+    with open_client() as yard:
         if not job:
             job = _submitted(yard, ctx, options, idle)
         return _opened(yard, job, port, any_port="port" not in ctx.given)
@@ -50,10 +50,10 @@ def notebook(
 
 def _submitted(yard: Client, ctx: Called, options: dict[str, Any], idle: str) -> str:
     try:
-        idle_s = duration_ms(idle) // 1000
+        idle_s = parse_duration_ms(idle) // 1000
     except ValueError as wrong:
         raise BadInput(f"--idle {idle!r}: {wrong}", "For example: 30m, 2h") from None
-    fields = f.completed(ctx, f.request(ctx, options))
+    fields = f.complete_request(ctx, f.build_request(ctx, options))
     if yard.here and not fields.get("image") and not _installed():
         raise YardError(
             "JupyterLab was not found, and a notebook runs the JupyterLab of your environment",
@@ -67,8 +67,8 @@ def _submitted(yard: Client, ctx: Called, options: dict[str, Any], idle: str) ->
     try:
         accepted = yard.submit(fields)
     except YardError as error:
-        raise f.own_default(error, fields) from error
-    notice(f"job {accepted['label']} is submitted; Ctrl-C cancels it while it starts")
+        raise f.blame_default(error, fields) from error
+    print_notice(f"job {accepted['label']} is submitted; Ctrl-C cancels it while it starts")
     if "gpus" not in ctx.given and sys.stderr.isatty():
         f.say_if_no_gpus(accepted["label"], fields)
     return str(accepted["label"])
@@ -92,7 +92,7 @@ def _opened(yard: Client, job: str, port: int, *, any_port: bool) -> int:
         remote = _port_of(yard, job)
     except KeyboardInterrupt:
         yard.cancel(job)
-        notice(f"job {job} is cancelled", before=_SAYS)
+        print_notice(f"job {job} is cancelled", before=_SAYS)
         return 130
     token = yard.recipe(job)["env"].get(_TOKEN, "")
     teller = threading.Thread(target=_tell, args=(yard.again(), job), daemon=True)
@@ -101,7 +101,7 @@ def _opened(yard: Client, job: str, port: int, *, any_port: bool) -> int:
 
         def begun() -> None:
             print(address, flush=True)
-            notice(
+            print_notice(
                 f"job {job}: Ctrl-C leaves it running, `yard notebook {job}` comes back, `yard cancel {job}` ends it"
             )
             teller.start()
@@ -121,8 +121,8 @@ def _opened(yard: Client, job: str, port: int, *, any_port: bool) -> int:
 def _listener(port: int, any_port: bool) -> Any:
     for each in range(port, port + _PORTS_TRIED if any_port else port):
         with suppress(BadInput):
-            return listening(each)
-    return listening(port)
+            return listen_here(each)
+    return listen_here(port)
 
 
 def _port_of(yard: Client, job: str) -> int:
@@ -138,7 +138,7 @@ def _port_of(yard: Client, job: str) -> int:
             if found and "\n" in rest:
                 return int(rest.partition("\n")[0])
     last = [line.removeprefix(_SAYS) for line in said.splitlines() if line.startswith(_SAYS)][-1:]
-    why = shown(last[0] if last else f"{end['state']} {end['reason']}" if end else "it says nothing")
+    why = visible_text(last[0] if last else f"{end['state']} {end['reason']}" if end else "it says nothing")
     raise YardError(f"the notebook of job {job} did not start: {why}", f"Its output: yard logs {job}")
 
 
@@ -151,4 +151,4 @@ def _tell(yard: Client, job: str) -> None:
                 *lines, rest = (rest + piece.decode(errors="replace")).split("\n")
                 for line in lines:
                     if line.startswith(_SAYS) and not line.startswith(runner.PORT):
-                        notice(shown(line.removeprefix(_SAYS)), before=_SAYS)
+                        print_notice(visible_text(line.removeprefix(_SAYS)), before=_SAYS)

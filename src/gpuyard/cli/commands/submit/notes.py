@@ -32,22 +32,22 @@ def say(yard: "Client", fields: Mapping[str, Any], label: str = "") -> None:
         which = {"name": fields["name"], "user": getpass.getuser()}
     else:
         return
-    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.cli.terminal.streams import print_notice
     from gpuyard.reports import registry
 
     try:
-        rows = yard.report(registry.ours("efficiency"), **which, limit=JOBS)["jobs"]
+        rows = yard.report(registry.load_own_report("efficiency"), **which, limit=JOBS)["jobs"]
     except YardError:
         # The job is accepted whatever becomes of a note; a server of an older release has none.
         return
     for text in notes_of(rows, fields):
-        notice(text, before="note: ")
+        print_notice(text, before="note: ")
 
 
 def notes_of(rows: Sequence[Mapping[str, Any]], fields: Mapping[str, Any]) -> list[str]:
     """What to say of a job that asks for this, by what these earlier ones used."""
     from gpuyard.quantities import memory_size
-    from gpuyard.reports.efficiency import SEEN_MIN_MS, smaller_cores, smaller_memory_mib
+    from gpuyard.reports.efficiency import SEEN_MIN_MS, suggest_cores, suggest_memory_mib
 
     seen = [
         row
@@ -70,7 +70,7 @@ def notes_of(rows: Sequence[Mapping[str, Any]], fields: Mapping[str, Any]) -> li
     used = [row["memory_used_mib"] for row in seen]
     asked_mib = fields.get("memory_mib") or 0
     if asked_mib and None not in used and max(used):
-        memory_mib = smaller_memory_mib(max(used), tasks)
+        memory_mib = suggest_memory_mib(max(used), tasks)
         if memory_mib * 100 <= asked_mib * _WORTH_PERCENT:
             told.append(
                 f"used {memory_size(max(used))} of memory at most: "
@@ -78,7 +78,7 @@ def notes_of(rows: Sequence[Mapping[str, Any]], fields: Mapping[str, Any]) -> li
             )
     peaks = [row["cpus_peak"] for row in seen]
     asked = fields.get("cpus") or 0
-    if asked > 1 and None not in peaks and (cores := smaller_cores(max(peaks), tasks)) < asked:
+    if asked > 1 and None not in peaks and (cores := suggest_cores(max(peaks), tasks)) < asked:
         told.append(f"kept {max(peaks):.2g} cores busy at most: --cpus {cores} would do, not {asked:g}")
     return [f"the last {len(seen)} jobs called {seen[0]['name']} {text}" for text in told]
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from gpuyard.cli.commands.submit import jobfields as f
 from gpuyard.cli.commands.submit.scripts import (
-    command_of,
     is_file_to_read,
-    piped,
+    read_command,
+    read_piped,
     refuse_command,
     refuse_folder,
 )
-from gpuyard.cli.connection.places import client
-from gpuyard.cli.line.options import Called, Option, taking
+from gpuyard.cli.connection.places import open_client
+from gpuyard.cli.line.options import Called, Option, with_options
 from gpuyard.errors import BadInput, YardError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 
 
-@taking(f.job_options(run=True))
+@with_options(f.job_options(run=True))
 def run(
     ctx: Called,
     words: f.WordsArgument = None,
@@ -44,22 +44,22 @@ def run(
     keys, Ctrl-C included. Enter ~ . detaches; the job keeps running, and `yard attach` returns to it. While the job
     waits, and if it has no terminal, Ctrl-C cancels it; a second Ctrl-C does not wait for that.
     """
-    through = piped(words, ctx.dashes)
+    through = read_piped(words, ctx.dashes)
     at_terminal = interactive or (through is None and options["tasks"] == 1 and os.isatty(0) and os.isatty(1))
     if interactive:
-        from gpuyard.cli.connection.attached import need_terminal
+        from gpuyard.cli.connection.terminal_session import need_terminal
 
         need_terminal("`yard run -i`", "Leave -i out to see the output alone")
     if through is None:
         _look_at_input()
         _look_at_file(words, ctx.dashes)
-    fields = command_of("run", words, ctx, through, image=bool(options["image"]))
-    fields = f.completed(ctx, fields | f.request(ctx, options))
+    fields = read_command("run", words, ctx, through, image=bool(options["image"]))
+    fields = f.complete_request(ctx, fields | f.build_request(ctx, options))
     # If its node is lost, the job waits again, and this command with it.
     fields["requeue"] = True
     for number in (signals.SIGTERM, signals.SIGHUP):
         signals.signal(number, _interrupt)
-    with client() as yard:
+    with open_client() as yard:
         if yard.here:
             refuse_folder(fields)
             refuse_command("run", fields, ctx.options)
@@ -92,9 +92,11 @@ def _look_at_input() -> None:
             "Let the job open it: yard run … -- sh -c 'COMMAND < FILE'",
         )
     if unread:
-        from gpuyard.cli.terminal.streams import notice
+        from gpuyard.cli.terminal.streams import print_notice
 
-        notice("a job reads no standard input: what comes through the pipe is not passed on", before="yard: ")
+        print_notice(
+            "a job reads no standard input: what comes through the pipe is not passed on", before="yard: "
+        )
 
 
 def _look_at_file(words: list[str] | None, dashes: bool) -> None:
@@ -102,9 +104,9 @@ def _look_at_file(words: list[str] | None, dashes: bool) -> None:
     if words and is_file_to_read(words, dashes):
         if Path(words[0]).suffix in (".yaml", ".yml"):
             raise BadInput(f"{words[0]} holds jobs, and `yard run` runs commands", f"yard submit {words[0]}")
-        from gpuyard.cli.terminal.streams import notice
+        from gpuyard.cli.terminal.streams import print_notice
 
-        notice("`yard run` does not heed #SBATCH lines, `yard submit` does", before="yard: ")
+        print_notice("`yard run` does not heed #SBATCH lines, `yard submit` does", before="yard: ")
 
 
 def _interrupt(*_: Any) -> None:
@@ -114,17 +116,17 @@ def _interrupt(*_: Any) -> None:
 def _submitted(
     yard: "Client", fields: dict[str, Any], quiet: bool, gpus_said: bool, keys: str = "Ctrl-C cancels it"
 ) -> Any:
-    from gpuyard.cli.terminal.streams import aside
+    from gpuyard.cli.terminal.streams import print_aside
 
     try:
         job = yard.submit(fields)
     except YardError as error:
-        raise f.own_default(error, fields) from error
+        raise f.blame_default(error, fields) from error
     if not quiet:
-        aside(f"job {job['label']} is submitted; {keys}")
+        print_aside(f"job {job['label']} is submitted; {keys}")
         if not gpus_said and sys.stderr.isatty():
             f.say_if_no_gpus(job["label"], fields)
-        if f.notes_wanted():
+        if f.wants_notes():
             from gpuyard.cli.commands.submit.notes import say
 
             say(yard, fields, job["label"])
@@ -134,8 +136,8 @@ def _submitted(
 def _attached(yard: "Client", fields: dict[str, Any], quiet: bool, gpus_said: bool, *, must: bool) -> int:
     """Run it at this terminal. `must`: it is not to run without one."""
     from gpuyard.cli.commands.inside.attach import say_detached
-    from gpuyard.cli.commands.jobs.waiting import Waiting, code_of
-    from gpuyard.cli.connection.attached import Attached
+    from gpuyard.cli.commands.jobs.waiting import Waiting, exit_code_of
+    from gpuyard.cli.connection.terminal_session import Attached
     from gpuyard.cli.connection.visits import NotThere
     from gpuyard.cli.terminal.escapes import DETACH
 
@@ -160,7 +162,7 @@ def _attached(yard: "Client", fields: dict[str, Any], quiet: bool, gpus_said: bo
     if session.detached:
         say_detached(job["label"])
         return 0
-    return code_of(session.end)
+    return exit_code_of(session.end)
 
 
 def _watched(yard: "Client", fields: dict[str, Any], quiet: bool, gpus_said: bool) -> int:
@@ -168,29 +170,29 @@ def _watched(yard: "Client", fields: dict[str, Any], quiet: bool, gpus_said: boo
 
 
 def _followed(yard: "Client", job: Any, quiet: bool) -> int:
-    from gpuyard.cli.commands.jobs.waiting import code_of, copied
-    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.cli.commands.jobs.waiting import copy_output, exit_code_of
+    from gpuyard.cli.terminal.streams import print_notice
 
     try:
-        return code_of(copied(yard, job["label"], quiet=quiet, submitted=True))
+        return exit_code_of(copy_output(yard, job["label"], quiet=quiet, submitted=True))
     except KeyboardInterrupt:
         return _cancelled(yard, job)
     except BrokenPipeError:
         # The reader has gone, as in `yard run … | head`: the rest is not wanted.
-        notice(f"nobody reads on: cancelling job {job['label']}", before="yard: ")
+        print_notice(f"nobody reads on: cancelling job {job['label']}", before="yard: ")
         yard.cancel(job["label"])
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
 
 
 def _cancelled(yard: "Client", job: Any) -> int:
-    from gpuyard.cli.commands.jobs.waiting import copied
-    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.cli.commands.jobs.waiting import copy_output
+    from gpuyard.cli.terminal.streams import print_notice
 
-    notice(f"cancelling job {job['label']}", before="yard: ")
+    print_notice(f"cancelling job {job['label']}", before="yard: ")
     try:
         yard.cancel(job["label"])
-        copied(yard, job["label"], quiet=True, silent=True)
+        copy_output(yard, job["label"], quiet=True, silent=True)
     except KeyboardInterrupt:
-        notice(f"job {job['label']} is being cancelled", before="yard: ")
+        print_notice(f"job {job['label']} is being cancelled", before="yard: ")
     return INTERRUPTED

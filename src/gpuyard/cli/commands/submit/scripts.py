@@ -29,7 +29,7 @@ _LOOKED_AT = 8192
 """How many bytes to read to see whether a file is text."""
 
 
-def piped(words: list[str] | None, dashes: bool) -> bytes | None:
+def read_piped(words: list[str] | None, dashes: bool) -> bytes | None:
     """What comes through standard input, where `-` is the first word; else None."""
     if dashes or not words or words[0] != "-":
         return None
@@ -49,7 +49,7 @@ def is_file_to_read(words: list[str] | None, dashes: bool, through: bytes | None
     return content is not None and (b"\n#SBATCH" in content or content.startswith(_BYTE_ORDER_MARK))
 
 
-def command_of(
+def read_command(
     verb: str, words: list[str] | None, called: Called, through: bytes | None = None, *, image: bool = False
 ) -> dict[str, Any]:
     """A command line, or a script: a file that begins with #! and is not after `--`, or what came through `-`.
@@ -190,9 +190,9 @@ def refuse_command(verb: str, fields: Mapping[str, Any], options: Sequence[str])
     if not path.is_file():
         # It may be there when the job starts.
         if "/" in word and not path.exists() and not fields.get("dependencies"):
-            from gpuyard.cli.terminal.streams import notice
+            from gpuyard.cli.terminal.streams import print_notice
 
-            notice(f"{word}: no such file yet: the job fails if it starts before", before="note: ")
+            print_notice(f"{word}: no such file yet: the job fails if it starts before", before="note: ")
         return
     if "/" not in word and _is_program(word, fields.get("env", {}).get("PATH")):
         return

@@ -2,17 +2,17 @@
 
 from typing import Annotated, Any
 
-from gpuyard.api.connecting.surroundings import here
+from gpuyard.api.connecting.surroundings import current_folder
 from gpuyard.cli.commands.submit import jobfields as f
 from gpuyard.cli.commands.submit.scripts import (
-    command_of,
     is_file_to_read,
-    piped,
+    read_command,
+    read_piped,
     refuse_command,
     refuse_folder,
 )
-from gpuyard.cli.connection.places import client
-from gpuyard.cli.line.options import Called, Option, Output, OutputOption, taking
+from gpuyard.cli.connection.places import open_client
+from gpuyard.cli.line.options import Called, Option, Output, OutputOption, with_options
 from gpuyard.errors import BadInput, YardError
 
 HostProcess = Annotated[
@@ -36,7 +36,7 @@ Notes = Annotated[
 ]
 
 
-@taking(f.job_options(run=False))
+@with_options(f.job_options(run=False))
 def submit(
     ctx: Called,
     words: f.WordsArgument = None,
@@ -62,15 +62,15 @@ def submit(
     if like:
         jobs, test_only = [_again(like, words, ctx, options)], False
     else:
-        jobs, test_only = _jobs(words, f.request(ctx, options), host_process, ctx)
-    return _handed_in(jobs, dry_run or test_only, output, ctx, notes and f.notes_wanted())
+        jobs, test_only = _jobs(words, f.build_request(ctx, options), host_process, ctx)
+    return _handed_in(jobs, dry_run or test_only, output, ctx, notes and f.wants_notes())
 
 
 def _jobs(
     words: list[str] | None, given: dict[str, Any], host_process: bool, ctx: Called
 ) -> tuple[list[dict[str, Any]], bool]:
     """The jobs, and whether they are only to be tried."""
-    through = piped(words, ctx.dashes)
+    through = read_piped(words, ctx.dashes)
     if is_file_to_read(words, ctx.dashes, through):
         return _taken_in(words, given, host_process, ctx, through)
     return [_plain(words, given, ctx, through)], False
@@ -83,17 +83,17 @@ def _again(like: str, words: list[str] | None, ctx: Called, options: dict[str, A
             f"--like {like} has a command of its own, and {words[0]!r} is another",
             "Leave the command out, or leave --like out.",
         )
-    with client() as yard:
+    with open_client() as yard:
         found = yard.request(like)
     if "environments" in found.get("removed", {}):
-        from gpuyard.cli.terminal.streams import notice
+        from gpuyard.cli.terminal.streams import print_notice
 
-        notice(
+        print_notice(
             f"the variables of job {like} are no longer kept; the new one has those of --env and --env-file alone",
             before="warning: ",
             style="bold yellow",
         )
-    return f.changed(found["request"], ctx, options)
+    return f.change_request(found["request"], ctx, options)
 
 
 def _handed_in(jobs: list[dict[str, Any]], tried: bool, output: Output, ctx: Called, said: bool) -> int:
@@ -101,14 +101,14 @@ def _handed_in(jobs: list[dict[str, Any]], tried: bool, output: Output, ctx: Cal
     # A cluster that was typed, and not read from a script, must exist.
     if any([each.get("not_nodes") or ("cluster" not in ctx.given and each.get("clusters")) for each in jobs]):
         from gpuyard.cli.commands.submit.jobfields import drop_unknown
-        from gpuyard.cli.terminal.streams import notice
+        from gpuyard.cli.terminal.streams import print_notice
 
-        drop_unknown(jobs, lambda text: notice(text, before="warning: ", style="bold yellow"))
+        drop_unknown(jobs, lambda text: print_notice(text, before="warning: ", style="bold yellow"))
     if tried:
         from gpuyard.cli.commands.submit.dry_run import rehearse
 
         return rehearse(jobs, output, said=said, gpus_said="gpus" in ctx.given)
-    with client() as yard:
+    with open_client() as yard:
         for place, fields in enumerate(jobs):
             try:
                 if yard.here:
@@ -116,7 +116,7 @@ def _handed_in(jobs: list[dict[str, Any]], tried: bool, output: Output, ctx: Cal
                     refuse_command("submit", fields, ctx.options)
                 accepted = yard.submit(fields)
             except YardError as error:
-                raise _of_several(f.own_default(error, fields), jobs, place) from error
+                raise _of_several(f.blame_default(error, fields), jobs, place) from error
             _show(accepted, output)
             if "gpus" not in ctx.given:
                 f.say_if_no_gpus(accepted["label"], fields)
@@ -141,8 +141,8 @@ def _plain(
     words: list[str] | None, given: dict[str, Any], ctx: Called, through: bytes | None
 ) -> dict[str, Any]:
     """A command, or a script as it stands."""
-    fields = command_of("submit", words, ctx, through, image="image" in given)
-    return fields | f.completed(ctx, given)
+    fields = read_command("submit", words, ctx, through, image="image" in given)
+    return fields | f.complete_request(ctx, given)
 
 
 def _taken_in(
@@ -156,13 +156,13 @@ def _taken_in(
     from gpuyard.intake.values import Form
 
     said = {key: value for key, value in given.items() if key != "cwd" or "chdir" in ctx.given}
-    kept = f.fallbacks(gpus=False)
+    kept = f.read_fallbacks(gpus=False)
     jobs, test_only = [], False
     file, *arguments = words or [""]
     for each in take(file, script_arguments=tuple(arguments), host_process=host_process, content=through):
         request = each.request()
         # A pod begins in the folder that its image names, and sees none of this machine that it does not mount.
-        folder = {"cwd": "" if each.form is Form.KUBERNETES and "image" in request else here()}
+        folder = {"cwd": "" if each.form is Form.KUBERNETES and "image" in request else current_folder()}
         fields = folder | kept | request | said
         fields["env"] = each.environment(given["env"])
         jobs.append(fields)
@@ -174,9 +174,9 @@ def _show(accepted: Any, output: Output) -> None:
     if output in (Output.TABLE, Output.WIDE):
         print(accepted["id"])
     else:
-        from gpuyard.cli.listings.tables import emit, write_document
+        from gpuyard.cli.listings.tables import print_records, write_document
 
         if output is Output.JSON:
             write_document(accepted, output)
         else:
-            emit([dict(accepted)], [], output)
+            print_records([dict(accepted)], [], output)

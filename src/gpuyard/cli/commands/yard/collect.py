@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from gpuyard.cli.line.options import Option
-from gpuyard.errors import BadInput, words_of
+from gpuyard.errors import BadInput, error_text
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
@@ -131,7 +131,7 @@ def _collector(node: str, slurm: Path | None) -> "Collector":
     places: Callable[[], Sequence[AttemptPlace]] = tuple
     if slurm is not None:
         from gpuyard.engines.node.files import ATTEMPTS, RUN
-        from gpuyard.telemetry.sources.supervised import Supervised
+        from gpuyard.telemetry.sources.slurm_attempts import Supervised
 
         folder = slurm / ATTEMPTS
         if not folder.is_dir():
@@ -190,17 +190,17 @@ class _Process:
     def _look(self) -> None:
         import time
 
-        from gpuyard.telemetry.samples import believed
+        from gpuyard.telemetry.samples import check_sample
 
         now_ms = time.time_ns() // 1_000_000
-        self._buffer.add(believed(self._node, now_ms, self._collector.take(now_ms), now_ms))
+        self._buffer.add(check_sample(self._node, now_ms, self._collector.take(now_ms), now_ms))
         self._buffer.note(self._collector.lines())
         if self._files is not None:
             self._write_jobs(self._files)
 
     def _write_jobs(self, files: "JobFiles") -> None:
         """Say once what keeps the files from being written: looking goes on."""
-        from gpuyard.cli.terminal.streams import notice
+        from gpuyard.cli.terminal.streams import print_notice
 
         # The number of the job is the last but one part of an attempt's key.
         jobs = {
@@ -211,9 +211,9 @@ class _Process:
             files.write(jobs)
             self._unwritten = ""
         except OSError as error:
-            if words_of(error) != self._unwritten:
-                notice(f"jobs are not written for dcgm-exporter: {error.filename}: {error.strerror}")
-            self._unwritten = words_of(error)
+            if error_text(error) != self._unwritten:
+                print_notice(f"jobs are not written for dcgm-exporter: {error.filename}: {error.strerror}")
+            self._unwritten = error_text(error)
 
     def _hand_in(self, once: bool) -> float:
         """Hand in all that waits; how long to leave the yard alone."""
@@ -245,10 +245,10 @@ class _Process:
 
     def _tell(self, trouble: str) -> None:
         """Say once what is wrong, and once that it no longer is."""
-        from gpuyard.cli.terminal.streams import notice
+        from gpuyard.cli.terminal.streams import print_notice
 
         if trouble != self._trouble:
-            notice(trouble or "all is well again")
+            print_notice(trouble or "all is well again")
             self._trouble = trouble
 
 
@@ -261,7 +261,7 @@ def _unit(
     every: int,
     dcgm_jobs: Path | None,
 ) -> str:
-    from gpuyard.cli.commands.yard.service import program, quoted_for_systemd
+    from gpuyard.cli.commands.yard.service import find_program, quote_for_systemd
 
     if not server or token_file is None:
         raise BadInput(
@@ -273,6 +273,6 @@ def _unit(
     words += ["--slurm", os.path.abspath(slurm)] if slurm else []
     words += ["--dcgm-jobs", os.path.abspath(dcgm_jobs)] if dcgm_jobs else []
     words += ["--every", str(every)] if every != 10 else []
-    paths = f"ReadWritePaths={quoted_for_systemd(os.path.abspath(dcgm_jobs))}\n" if dcgm_jobs else ""
-    command = " ".join([quoted_for_systemd(str(word)) for word in [*program(), "collect", *words]])
+    paths = f"ReadWritePaths={quote_for_systemd(os.path.abspath(dcgm_jobs))}\n" if dcgm_jobs else ""
+    command = " ".join([quote_for_systemd(str(word)) for word in [*find_program(), "collect", *words]])
     return _UNIT.format(node=node, token=token_file, command=command, paths=paths)

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from gpuyard.cli.connection.places import client
+from gpuyard.cli.connection.places import open_client
 from gpuyard.cli.line.options import Option, Output, OutputOption
-from gpuyard.errors import BadInput, counted
+from gpuyard.errors import BadInput, count_text
 
 
 def defrag(
@@ -21,14 +21,14 @@ def defrag(
     the work since the job's last checkpoint and a restart, counted in GPU-seconds. This command moves nothing: `yard
     requeue JOB` stops a job, and the scheduler then starts it where it fits best, which may differ from the plan.
     """
-    from gpuyard.cli.listings.tables import emit, write_document
+    from gpuyard.cli.listings.tables import print_records, write_document
 
     if not plan:
         raise BadInput("this release lists moves but cannot make them", "Use `yard defrag --plan`.")
-    with client() as yard:
+    with open_client() as yard:
         found = yard.defrag(moves)
     if output is Output.CSV:
-        emit([_flat(row, move) for row in found["plan"] for move in row["moves"]], [], output)
+        print_records([_flat(row, move) for row in found["plan"] for move in row["moves"]], [], output)
     elif output not in (Output.TABLE, Output.WIDE):
         write_document(found, output)
     elif not found["plan"]:
@@ -49,7 +49,7 @@ def _tell(row: Mapping[str, Any]) -> None:
 
     gpus = ", ".join(map(str, row["gpus"]))
     what = f"node {row['node']}" if row["frees"] == "node" else f"{row['node']} GPU {gpus}"
-    gained = counted(row["gained_gpus"], "GPU")
+    gained = count_text(row["gained_gpus"], "GPU")
     print(f"{what}: {gained} for {number(row['lost_gpu_s'])} GPU-seconds of work")
     for move in row["moves"]:
         source = f"{move['from_node']} GPU {','.join(map(str, move['from_gpus']))}"

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from gpuyard.cli.connection.places import DataOption
 from gpuyard.cli.line.options import Option
-from gpuyard.errors import BadInput, YardError, counted
+from gpuyard.errors import BadInput, YardError, count_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -40,13 +40,13 @@ def down(
 
     With several servers on one PostgreSQL store, --port stops one of them and the others keep running.
     """
-    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.cli.terminal.streams import print_notice
     from gpuyard.control.places import DataDir, default_data
 
     folder = DataDir(data or default_data())
     running = [each for each in folder.instances() if each.running() is not None]
     if not running:
-        notice(f"no yard is running on {folder.root}")
+        print_notice(f"no yard is running on {folder.root}")
         return
     others = []
     if port is not None:
@@ -127,7 +127,7 @@ def _stop_jobs(socket: str) -> int:
                 well_s = time.monotonic()
             elif time.monotonic() > well_s + FAULT_S:
                 raise YardError(
-                    f"{fault['detail']}: {counted(len(live), 'job')} not stopped, and the yard is still up",
+                    f"{fault['detail']}: {count_text(len(live), 'job')} not stopped, and the yard is still up",
                     fault.get("hint", ""),
                 )
             if (new and fault is None) or len(live) != before:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from gpuyard.cli.line.options import Argument, Option
-from gpuyard.errors import BadInput, or_meant
+from gpuyard.errors import BadInput, suggest_end
 
 if TYPE_CHECKING:
     from gpuyard.telemetry.exports.prometheus import Target
@@ -38,12 +38,12 @@ def focus(
     Example:
       yard export focus --month 2026-11 > november.csv
     """
-    from gpuyard.cli.commands.reports import shown
+    from gpuyard.cli.commands.reports import show_report
     from gpuyard.cli.line.options import Output
     from gpuyard.reports import registry
 
     values = {"month": month, "from": from_day, "to": to_day, "focus": version}
-    shown(registry.ours("focus"), values, Output.CSV, "", None)
+    show_report(registry.load_own_report("focus"), values, Output.CSV, "", None)
 
 
 def prometheus(
@@ -105,7 +105,7 @@ def grafana(
     names = ", ".join(DASHBOARDS)
     if dashboard and dashboard not in DASHBOARDS:
         raise BadInput(
-            f"there is no dashboard {dashboard!r}{or_meant(dashboard, DASHBOARDS)}", f"There is: {names}."
+            f"there is no dashboard {dashboard!r}{suggest_end(dashboard, DASHBOARDS)}", f"There is: {names}."
         )
     if not dashboard and to is None:
         raise BadInput(
@@ -156,9 +156,9 @@ def _put(texts: Mapping[str, str], to: Path | None) -> None:
 
 
 def _address(text: str) -> tuple[str, int]:
-    from gpuyard.api.connecting.finding import address
+    from gpuyard.api.connecting.finding import parse_address
 
-    found = address(text)
+    found = parse_address(text)
     if isinstance(found, str):
         raise BadInput(f"{text} is not an address of a port", "Write HOST:PORT, or https://HOST:PORT.")
     return found

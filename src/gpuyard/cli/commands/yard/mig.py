@@ -6,7 +6,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from gpuyard.cli.connection.places import client
+from gpuyard.cli.connection.places import open_client
 from gpuyard.cli.line.options import Argument, Option, Output, OutputOption
 from gpuyard.errors import BadInput, YardError
 from gpuyard.quantities import memory_used, seconds_text
@@ -63,7 +63,7 @@ def mig(output: OutputOption = Output.TABLE) -> None:
       yard mig release --node gpu-1
       yard mig export > mig-parted.yaml
     """
-    with client() as yard:
+    with open_client() as yard:
         found = yard.mig()
         models = (
             sorted({node["gpu_model"] or "no GPUs" for node in yard.nodes()}) if not found["nodes"] else []
@@ -74,9 +74,9 @@ def mig(output: OutputOption = Output.TABLE) -> None:
         for place, node in enumerate(found["nodes"]):
             print(("\n" if place else "") + drawn(node))
         return
-    from gpuyard.cli.listings.tables import emit
+    from gpuyard.cli.listings.tables import print_records
 
-    emit(rows(found["nodes"]), [], output, fields=FIELDS)
+    print_records(rows(found["nodes"]), [], output, fields=FIELDS)
 
 
 def plan(
@@ -98,14 +98,14 @@ def plan(
     """
     if file is not None and not layout:
         raise BadInput("-f needs the name of a layout in the file", f"It has: {', '.join(_names(file))}.")
-    with client() as yard:
+    with open_client() as yard:
         name = _node(yard, node) if layout else node
         found = yard.mig_plan(name, _layouts(yard, name, layout, gpu, file) if layout else ())
     if output not in (Output.TABLE, Output.WIDE):
-        from gpuyard.cli.listings.tables import emit, write_document
+        from gpuyard.cli.listings.tables import print_records, write_document
 
         if output is Output.CSV:
-            emit(found["gpus"], [], output)
+            print_records(found["gpus"], [], output)
         else:
             write_document(found, output)
         return
@@ -136,7 +136,7 @@ def apply(
       yard mig apply whole --gpu 0,1
       yard mig apply -f mig-parted.yaml all-balanced --node gpu-1
     """
-    with client() as yard:
+    with open_client() as yard:
         name = _node(yard, node)
         layouts = _layouts(yard, name, layout, gpu, file)
         asked = {pin["gpu"]: pin["slices"] for pin in yard.mig_apply(name, layouts)["gpus"]}
@@ -145,9 +145,9 @@ def apply(
     print(drawn(found))
     took_ms = max([pin["took_ms"] for pin in found["pins"] if pin["gpu"] in mine], default=0)
     if not troubles and took_ms:
-        from gpuyard.cli.terminal.streams import aside
+        from gpuyard.cli.terminal.streams import print_aside
 
-        aside(f"made in {seconds_text(took_ms)}")
+        print_aside(f"made in {seconds_text(took_ms)}")
     if troubles:
         raise NotMade(
             "; ".join([f"GPU {each}: {text}" for each, text in sorted(troubles.items())]),
@@ -157,7 +157,7 @@ def apply(
 
 def release(node: NodeOption = "", gpu: GpuOption = None) -> None:
     """Release pinned GPUs, to be cut on demand again. Slices in use stay; idle ones are removed after a minute."""
-    with client() as yard:
+    with open_client() as yard:
         name = _node(yard, node)
         done = yard.mig_release(name, None if gpu is None else _gpus(gpu))
     gpus = done["released"]
@@ -174,13 +174,13 @@ def export(node: NodeOption = "") -> None:
       yard mig export > mig-parted.yaml
       nvidia-mig-parted apply -f mig-parted.yaml -c gpu-1
     """
-    from gpuyard.intake.mig_parted import written
+    from gpuyard.intake.mig_parted import layouts_text
 
-    with client() as yard:
+    with open_client() as yard:
         nodes = yard.mig()["nodes"]
     if node:
         nodes = [each for each in nodes if each["node"] == _known(node, [each["node"] for each in nodes])]
-    print(written({each["node"]: _profiles(each) for each in nodes}), end="")
+    print(layouts_text({each["node"]: _profiles(each) for each in nodes}), end="")
 
 
 # -- what was said -------------------------------------------------------------------------------------------------
@@ -201,9 +201,9 @@ def _node(yard: "Client", node: str) -> str:
 def _known(node: str, names: Sequence[str]) -> str:
     if node in names:
         return node
-    from gpuyard.errors import quoted, remedy
+    from gpuyard.errors import quote, suggest
 
-    raise BadInput(f"there is no node {quoted(node)} that can be cut; {remedy(node, names, 'nodes')}")
+    raise BadInput(f"there is no node {quote(node)} that can be cut; {suggest(node, names, 'nodes')}")
 
 
 def _gpus(text: str) -> list[int]:
@@ -213,9 +213,9 @@ def _gpus(text: str) -> list[int]:
         row = _ROW.fullmatch(part.strip())
         first, last = (int(row[1]), int(row[2] or row[1])) if row else (1, 0)
         if first > last:
-            from gpuyard.errors import quoted
+            from gpuyard.errors import quote
 
-            raise BadInput(f"--gpu {quoted(text)} is not a list of GPUs", "Write 0, or 0,2-3.")
+            raise BadInput(f"--gpu {quote(text)} is not a list of GPUs", "Write 0, or 0,2-3.")
         found.update(range(first, last + 1))
     return sorted(found)
 
@@ -227,11 +227,11 @@ def _layouts(
     gpus = None if gpu is None else _gpus(gpu)
     if file is None:
         return [{"layout": layout, **({"gpus": gpus} if gpus is not None else {})}]
-    from gpuyard.intake.mig_parted import for_node
+    from gpuyard.intake.mig_parted import layout_for_node
 
     nodes = {each["name"]: each for each in yard.nodes()}
     known = nodes[_known(node, list(nodes))]
-    found = for_node(_text(file), str(file), layout, known["gpu_model"], known["gpus"])
+    found = layout_for_node(_text(file), str(file), layout, known["gpu_model"], known["gpus"])
     chosen = {each: text for each, text in found.items() if gpus is None or each in gpus}
     if not chosen:
         raise BadInput(
@@ -254,9 +254,9 @@ def _text(file: Path) -> str:
 
 
 def _names(file: Path) -> list[str]:
-    from gpuyard.intake.mig_parted import names
+    from gpuyard.intake.mig_parted import list_layouts
 
-    return names(_text(file), str(file))
+    return list_layouts(_text(file), str(file))
 
 
 def _profiles(node: Mapping[str, Any]) -> dict[int, list[str]]:

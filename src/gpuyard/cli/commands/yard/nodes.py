@@ -2,8 +2,8 @@
 
 from typing import Annotated
 
-from gpuyard.cli.connection.defaults import wanted_columns
-from gpuyard.cli.connection.places import client
+from gpuyard.cli.connection.defaults import default_columns
+from gpuyard.cli.connection.places import open_client
 from gpuyard.cli.line.options import (
     Argument,
     ClusterOption,
@@ -35,15 +35,15 @@ def nodes(
     watch: WatchOption = None,
 ) -> None:
     """Show the nodes, what is free on them, and which GPUs are used from outside the yard."""
-    from gpuyard.cli.commands.reports import shown
+    from gpuyard.cli.commands.reports import show_report
     from gpuyard.reports import registry
 
     if gpus and topo:
         raise BadInput("--gpus and --topo are different tables", "Ask for one of them.")
     name = "gpus" if gpus else "topology" if topo else "nodes"
-    wanted = columns or ("" if gpus or topo else wanted_columns("nodes", output))
+    wanted = columns or ("" if gpus or topo else default_columns("nodes", output))
     values = {"cluster": cluster} if cluster else {}
-    shown(registry.ours(name), values, output, wanted, watch)
+    show_report(registry.load_own_report(name), values, output, wanted, watch)
 
 
 def drain(
@@ -51,11 +51,11 @@ def drain(
     why: Annotated[str, Option("--why", metavar="REASON", help="The reason, which `yard nodes` shows.")] = "",
 ) -> None:
     """Stop new jobs from starting on a node. Jobs that run there keep running."""
-    with client() as yard:
+    with open_client() as yard:
         yard.drain(node, why)
 
 
 def resume(node: NodeArgument) -> None:
     """Let a drained node take work again. (To resume a job, use `yard continue`.)"""
-    with client() as yard:
+    with open_client() as yard:
         yard.resume(node)

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from gpuyard.cli.commands.yard.reconcile import DIFFERS, SHOWN_MAX
-from gpuyard.cli.connection.places import client
+from gpuyard.cli.connection.places import open_client
 from gpuyard.cli.line.options import Argument, ColumnsOption, Option, Output, OutputOption
-from gpuyard.errors import BadInput, counted, listed, or_meant, quoted
+from gpuyard.errors import BadInput, count_text, names_text, quote, suggest_end
 
 if TYPE_CHECKING:
     from gpuyard.intake.opencost import OpencostAnswer
@@ -72,10 +72,10 @@ def opencost(
         -d window=2026-11-01T00:00:00Z,2026-11-08T00:00:00Z | yard cost opencost -
       yard cost opencost november.json --by project --name label:team
     """
-    from gpuyard.cli.listings.tables import emit
-    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.cli.listings.tables import print_records
+    from gpuyard.cli.terminal.streams import print_notice
     from gpuyard.intake.opencost import read_opencost
-    from gpuyard.ledger.opencost import compared
+    from gpuyard.ledger.opencost import compare_rows
 
     what = _names_meant(by, name)
     stands = dict([_mapped(each) for each in mapped or ()])
@@ -83,13 +83,13 @@ def opencost(
     first, last = min(row.period for row in found.rows)[0], max(row.period for row in found.rows)[1] - 1
     books = _books(by, cluster, first, last)
     try:
-        result = compared(found.rows, books, by, stands, round(10 * tolerance))
+        result = compare_rows(found.rows, books, by, stands, round(10 * tolerance))
     except BadInput as unsure:
         raise BadInput(unsure.message, "--map NAME=TENANT says which of them is meant.") from None
     shown = result.differ[:SHOWN_MAX] if output in (Output.TABLE, Output.WIDE) else result.differ
-    emit([_row(each) for each in shown], _columns(by), output, fields=_FIELDS, wanted=columns)
+    print_records([_row(each) for each in shown], _columns(by), output, fields=_FIELDS, wanted=columns)
     for text in _notes(found, result, len(shown), (first, last)):
-        notice(text, before="note: ", style="bold")
+        print_notice(text, before="note: ", style="bold")
     return DIFFERS if result.differ else 0
 
 
@@ -107,7 +107,7 @@ def _check(by: str, what: str) -> None:
         key = value.removeprefix(LABEL)
         if value not in others and (not value.startswith(LABEL) or label_fault(key, "value")):
             raise BadInput(
-                f"{option} {quoted(value)} is not known{or_meant(value, [*others, 'label:KEY'])}",
+                f"{option} {quote(value)} is not known{suggest_end(value, [*others, 'label:KEY'])}",
                 f"Give {', '.join(others)} or label:KEY, as label:team.",
             )
 
@@ -115,7 +115,7 @@ def _check(by: str, what: str) -> None:
 def _mapped(text: str) -> tuple[str, str]:
     name, sign, stands = text.partition("=")
     if not (name and sign and stands):
-        raise BadInput(f"--map {quoted(text)} is not NAME=WHAT", "Write it as --map vision=research/vision.")
+        raise BadInput(f"--map {quote(text)} is not NAME=WHAT", "Write it as --map vision=research/vision.")
     return name, stands
 
 
@@ -131,8 +131,8 @@ def _books(by: str, cluster: str, first: int, last: int) -> "list[BooksTime]":
     clusters = {line["cluster"] for line in reply["lines"]}
     if cluster and cluster not in clusters:
         raise BadInput(
-            f"the books have no cluster {quoted(cluster)} in that time",
-            f"They have: {listed(sorted(clusters))}.",
+            f"the books have no cluster {quote(cluster)} in that time",
+            f"They have: {names_text(sorted(clusters))}.",
         )
     found = []
     for line in reply["lines"]:
@@ -155,9 +155,9 @@ def _asked(by: str, from_day: str, to_day: str) -> Mapping[str, Any]:
     """What the books say; they have to be seen whole."""
     from gpuyard.reports import registry
 
-    with client() as yard:
+    with open_client() as yard:
         reply: Mapping[str, Any] = yard.report(
-            registry.ours("cost"), by=by, **{"from": from_day, "to": to_day}
+            registry.load_own_report("cost"), by=by, **{"from": from_day, "to": to_day}
         )
     if reply["fleet_micro_usd"] is None:
         raise BadInput(
@@ -168,28 +168,28 @@ def _asked(by: str, from_day: str, to_day: str) -> Mapping[str, Any]:
 
 def _notes(found: "OpencostAnswer", result: "Compared", shown: int, days: tuple[int, int]) -> list[str]:
     from gpuyard.ledger.units import day_text
-    from gpuyard.quantities import usd
+    from gpuyard.quantities import usd_text
 
     left = len(result.differ) - shown
     told = [f"{left:,} more differences are not shown; -o csv or -o json has all"] if left else []
     what = f"differences: {len(result.differ)}" if result.differ else "OpenCost and the books agree"
     told.append(
-        f"{day_text(days[0])} to {day_text(days[1])}, UTC: {counted(len(found.rows), 'row')} of OpenCost; {what}"
+        f"{day_text(days[0])} to {day_text(days[1])}, UTC: {count_text(len(found.rows), 'row')} of OpenCost; {what}"
     )
     if any([not each.name or not each.of for each in result.differ]):
         told.append("where only one side has a name, --map NAME=WHAT may say what it stands for in the books")
     if result.others:
-        money = usd(result.others_micro_usd)
+        money = usd_text(result.others_micro_usd)
         told.append(
             f"names without GPU time that the books do not have: {result.others:,}, {money}; not compared"
         )
     if found.apart_micro_usd:
-        money = usd(found.apart_micro_usd)
+        money = usd_text(found.apart_micro_usd)
         told.append(
             f"volumes, networks, shared and external costs: {money}; the books have none, not compared"
         )
     if len(found.clusters) > 1:
-        told.append(f"the file is about the clusters {listed(found.clusters)} together")
+        told.append(f"the file is about the clusters {names_text(found.clusters)} together")
     return told
 
 
@@ -219,7 +219,7 @@ def _row(each: "NameDiffers") -> Mapping[str, Any]:
 
 def _columns(by: str) -> list[Any]:
     from gpuyard.ledger.opencost import IDLE
-    from gpuyard.quantities import usd
+    from gpuyard.quantities import usd_text
     from gpuyard.reports.money.lines import NO_JOB
     from gpuyard.tables import Column
 
@@ -230,9 +230,9 @@ def _columns(by: str) -> list[Any]:
         Column(by.upper(), lambda row: NO_JOB if row["of"] == IDLE else row["of"] or "-"),
         Column("OPENCOST GPU-H", lambda row: f"{row['opencost_gpu_hours']:,.2f}", right=True),
         Column("BOOKS GPU-H", lambda row: f"{row['books_gpu_hours']:,.2f}", right=True),
-        Column("OPENCOST", lambda row: usd(row["opencost_micro_usd"]), right=True),
-        Column("BOOKS", lambda row: usd(row["books_micro_usd"]), right=True),
-        Column("ROWS", lambda row: listed(row["rows"][:3]) or "-", wide=True),
+        Column("OPENCOST", lambda row: usd_text(row["opencost_micro_usd"]), right=True),
+        Column("BOOKS", lambda row: usd_text(row["books_micro_usd"]), right=True),
+        Column("ROWS", lambda row: names_text(row["rows"][:3]) or "-", wide=True),
         Column("WHAT", lambda row: row["said"]),
     ]
 
@@ -286,11 +286,9 @@ def _cluster_meant(cluster: str, names: list[str]) -> str:
     if cluster in names or (not cluster and len(names) == 1):
         return cluster or names[0]
     wrong = (
-        f"the books have no GPUs of a cluster {quoted(cluster)} then"
-        if cluster
-        else "which cluster is meant?"
+        f"the books have no GPUs of a cluster {quote(cluster)} then" if cluster else "which cluster is meant?"
     )
-    raise BadInput(wrong, f"They have: {listed(names)}." if names else "Give days by --from and --to.")
+    raise BadInput(wrong, f"They have: {names_text(names)}." if names else "Give days by --from and --to.")
 
 
 def kubecost(
@@ -339,11 +337,11 @@ def kubecost(
 
     if chart not in _VALUES:
         raise BadInput(
-            f"there are no values for the chart {quoted(chart)}{or_meant(chart, _VALUES)}",
+            f"there are no values for the chart {quote(chart)}{suggest_end(chart, _VALUES)}",
             f"There are: {', '.join(_VALUES)}.",
         )
     if fault := label_fault(label, "value"):
-        raise BadInput(f"--team-label {quoted(label)} is not a key of a label: {fault}", "Write it as team.")
+        raise BadInput(f"--team-label {quote(label)} is not a key of a label: {fault}", "Write it as team.")
     from_day, to_day = book_days(from_day, to_day)
     reply = _asked("model,market,cluster", from_day, to_day)
     lines = [line for line in reply["lines"] if line["model"]]
@@ -363,10 +361,10 @@ def kubecost(
 def _price(lines: list[Mapping[str, Any]]) -> str:
     """Dollars for a GPU-hour, to the micro-dollar."""
     from gpuyard.model.units import HOUR_MS
-    from gpuyard.quantities import rate_usd
+    from gpuyard.quantities import hour_rate_text
     from gpuyard.reports.money.lines import KINDS
 
     gpu_ms = sum([round(line[f"{kind}_gpu_hours"] * HOUR_MS) for line in lines for kind in KINDS])
     micro_usd = sum([line["fleet_micro_usd"] for line in lines])
     rate = (2 * micro_usd * HOUR_MS + gpu_ms) // (2 * gpu_ms) if gpu_ms else 0
-    return rate_usd(rate).removeprefix("$").replace(",", "")
+    return hour_rate_text(rate).removeprefix("$").replace(",", "")

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from gpuyard.cli.connection.places import client
+from gpuyard.cli.connection.places import open_client
 from gpuyard.cli.line.options import Argument, ColumnsOption, Option, Output, OutputOption
-from gpuyard.errors import BadInput, listed, quoted
+from gpuyard.errors import BadInput, names_text, quote
 
 if TYPE_CHECKING:
     from gpuyard.intake.bills import Bill
@@ -63,28 +63,28 @@ def reconcile(
       yard cost reconcile november.csv.gz --tolerance 0.5
     """
     from gpuyard.cli.line.times import book_days
-    from gpuyard.cli.listings.tables import emit
-    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.cli.listings.tables import print_records
+    from gpuyard.cli.terminal.streams import print_notice
     from gpuyard.intake.bills import read_bill
-    from gpuyard.ledger.bills import compared
+    from gpuyard.ledger.bills import compare_bill
     from gpuyard.ledger.units import day_text
 
     found = read_bill(bill, dict([_instance(each) for each in instance or ()]))
     if not found.lines:
-        known = f"; not known: {listed(found.unknown)}" if found.unknown else ""
+        known = f"; not known: {names_text(found.unknown)}" if found.unknown else ""
         raise BadInput(f"{bill} has no line for a machine with GPUs{known}", "Name its types by --instance.")
     from_day, to_day = book_days(from_day, to_day)
     first, last, inside = _days(bill, found.lines, from_day, to_day)
     books, regions = _books(day_text(first), day_text(last))
     lines = found.lines if regions else [line._replace(region="") for line in found.lines]
-    differ = compared(lines, books, (first, last + 1), round(10 * tolerance))
+    differ = compare_bill(lines, books, (first, last + 1), round(10 * tolerance))
     shown = differ[:SHOWN_MAX] if output in (Output.TABLE, Output.WIDE) else differ
-    emit([_row(each) for each in shown], _columns(), output, fields=_FIELDS, wanted=columns)
+    print_records([_row(each) for each in shown], _columns(), output, fields=_FIELDS, wanted=columns)
     if len(differ) > len(shown):
         text = f"{len(differ) - len(shown):,} more differences are not shown; -o csv or -o json has all"
-        notice(text, before="note: ", style="bold")
+        print_notice(text, before="note: ", style="bold")
     span = f"{day_text(first)} to {day_text(last)}, UTC"
-    notice(_sum_up(found.form, inside, differ, span), before="note: ", style="bold")
+    print_notice(_sum_up(found.form, inside, differ, span), before="note: ", style="bold")
     _tell_left_out(found, regions)
     return DIFFERS if differ else 0
 
@@ -111,19 +111,19 @@ def _days(bill: Path, lines: "Sequence[BillLine]", from_day: str, to_day: str) -
 
 def _tell_left_out(found: "Bill", regions: bool) -> None:
     """Notes on what was not compared."""
-    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.cli.terminal.streams import print_notice
 
     if not regions:
-        notice("the pools have no region: regions are not compared", before="note: ", style="bold")
+        print_notice("the pools have no region: regions are not compared", before="note: ", style="bold")
     if found.others:
-        from gpuyard.quantities import usd
+        from gpuyard.quantities import usd_text
 
-        fees = usd(found.fees_micro_usd)
+        fees = usd_text(found.fees_micro_usd)
         text = f"{found.others:,} lines are about no machine with GPUs"
-        notice(f"{text}; taxes, fees and credits among them: {fees}", before="note: ", style="bold")
+        print_notice(f"{text}; taxes, fees and credits among them: {fees}", before="note: ", style="bold")
     if found.unknown:
-        text = f"not known here: {listed(found.unknown)}; --instance TYPE=MODEL:GPUS says what they have"
-        notice(text, before="note: ", style="bold")
+        text = f"not known here: {names_text(found.unknown)}; --instance TYPE=MODEL:GPUS says what they have"
+        print_notice(text, before="note: ", style="bold")
 
 
 def _sum_up(form: str, lines: int, differ: "Sequence[Finding]", span: str) -> str:
@@ -137,7 +137,7 @@ def _instance(text: str) -> tuple[str, tuple[str, int]]:
     digits = count.isascii() and count.isdecimal() and len(count) <= len(str(GPUS_MAX))
     if not (name and model and digits and 1 <= int(count) <= GPUS_MAX):
         hint = f"Write it as p9.48xlarge=X100:8, with 1 to {GPUS_MAX} GPUs."
-        raise BadInput(f"--instance {quoted(text)} names no machine", hint)
+        raise BadInput(f"--instance {quote(text)} names no machine", hint)
     return name, (model, int(count))
 
 
@@ -150,8 +150,8 @@ def _books(from_day: str, to_day: str) -> "tuple[dict[Place, Sums], bool]":
     from gpuyard.reports.money.lines import KINDS
 
     asked = {"by": "day,model,market,region", "from": from_day, "to": to_day}
-    with client() as yard:
-        reply: Mapping[str, Any] = yard.report(registry.ours("cost"), **asked)
+    with open_client() as yard:
+        reply: Mapping[str, Any] = yard.report(registry.load_own_report("cost"), **asked)
     if reply["fleet_micro_usd"] is None:
         raise BadInput("a bill covers the whole yard, but you see only a part of it", "Ask an administrator.")
     lines = [line for line in reply["lines"] if line["model"]]
@@ -190,7 +190,7 @@ def _row(each: "Finding") -> Mapping[str, Any]:
 
 
 def _columns() -> list[Any]:
-    from gpuyard.quantities import usd
+    from gpuyard.quantities import usd_text
     from gpuyard.tables import Column
 
     return [
@@ -201,8 +201,8 @@ def _columns() -> list[Any]:
         Column("REGION", lambda row: row["region"] or "-", wide=True),
         Column("BILL GPU-H", lambda row: f"{row['bill_gpu_hours']:,.2f}", right=True),
         Column("BOOKS GPU-H", lambda row: f"{row['books_gpu_hours']:,.2f}", right=True),
-        Column("BILL", lambda row: usd(row["bill_micro_usd"]), right=True),
-        Column("BOOKS", lambda row: usd(row["books_micro_usd"]), right=True),
+        Column("BILL", lambda row: usd_text(row["bill_micro_usd"]), right=True),
+        Column("BOOKS", lambda row: usd_text(row["books_micro_usd"]), right=True),
         Column("WHAT", lambda row: row["said"]),
     ]
 

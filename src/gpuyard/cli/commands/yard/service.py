@@ -58,19 +58,19 @@ def unit(words: Sequence[str], *, user: bool, name: str, own_data: bool) -> str:
     return _UNIT.format(
         name=f"--user {name}" if user else name,
         after="" if user else _SYSTEM_AFTER,
-        command=" ".join(quoted_for_systemd(word) for word in [*program(), "up", *words]),
+        command=" ".join(quote_for_systemd(word) for word in [*find_program(), "up", *words]),
         limits=limits,
         target="default.target" if user else "multi-user.target",
     )
 
 
-def program() -> list[str]:
+def find_program() -> list[str]:
     """The command that starts `yard` of this installation, from any folder."""
     beside = Path(sys.executable).parent / "yard"
     return [str(beside)] if beside.is_file() else interpreter.command("-m", "gpuyard.cli")
 
 
-def quoted_for_systemd(word: str) -> str:
+def quote_for_systemd(word: str) -> str:
     """A word of a command line in systemd's own quoting: percent signs and dollars are special there."""
     text = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     plain = text == word and word and not any(sign in word for sign in " \t\n'\";")
@@ -109,7 +109,7 @@ def install(
     ] = None,
 ) -> None:
     """Write a unit file, then enable and start the service. Jobs outlive it: stop and restart it at any time."""
-    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.cli.terminal.streams import print_notice
     from gpuyard.control.places import SYSTEM_DATA, DataDir
     from gpuyard.engines.machine.installation import note_for_others
 
@@ -117,11 +117,11 @@ def install(
     own = not user and (data is None or data == SYSTEM_DATA)
     text = unit(given, user=user, name=name, own_data=own)
     if any(_PASSWORD.search(word) for word in given):
-        notice(
+        print_notice(
             "note: a unit can be read by every user, with the password of --store in it: ~/.pgpass keeps one"
         )
     if root is None and not user and (hidden := note_for_others()):
-        notice(f"note: {hidden}")
+        print_notice(f"note: {hidden}")
     if print_:
         print(text, end="")
         return
@@ -141,7 +141,7 @@ def install(
     _systemctl(user, "restart", name)
     print(f"the service {name} is enabled and runs: {path}")
     if user:
-        notice("note: it ends with your last login, unless you run `loginctl enable-linger`")
+        print_notice("note: it ends with your last login, unless you run `loginctl enable-linger`")
 
 
 def status(user: UserOption = False, name: NameOption = NAME) -> int:

@@ -3,14 +3,16 @@
 from typing import Any
 
 from gpuyard.cli.commands.jobs.queue import queue
-from gpuyard.cli.connection.places import client
-from gpuyard.cli.line.options import Parameter, WatchOption, parameters, taking
+from gpuyard.cli.connection.places import open_client
+from gpuyard.cli.line.options import Parameter, WatchOption, list_parameters, with_options
 
 _FAILS = "duty "
 """How the reason of a server begins that has duties that fail."""
 
 
-@taking([each for each in parameters(queue) if isinstance(each, Parameter) and each.name != "watch"])
+@with_options(
+    [each for each in list_parameters(queue) if isinstance(each, Parameter) and each.name != "watch"]
+)
 def status(*, watch: WatchOption = None, **values: Any) -> None:
     """Show the queue as `yard queue` does, and say which duties of the server fail.
 
@@ -23,15 +25,15 @@ def status(*, watch: WatchOption = None, **values: Any) -> None:
 
 def say_what_fails() -> None:
     """What keeps the server from its work, and which of its duties fail, as notes."""
-    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.cli.terminal.streams import print_notice
 
-    with client() as yard:
+    with open_client() as yard:
         how = yard.ready()[1]
     reason = how["reason"] or ""
     if not how["ready"]:
         why = f": {how['error']}" if how.get("error") else ""
-        notice(f"the server is not ready ({reason}){why}", before="note: ", style="bold")
+        print_notice(f"the server is not ready ({reason}){why}", before="note: ", style="bold")
     # Why a duty fails is for people who may see everything.
     unexplained = [reason.removeprefix(_FAILS)] if reason.startswith(_FAILS) else []
     for failing in how.get("duties", unexplained):
-        notice(f"a duty of the server fails: {failing}", before="note: ", style="bold")
+        print_notice(f"a duty of the server fails: {failing}", before="note: ", style="bold")

@@ -15,7 +15,7 @@ from gpuyard.cli.commands.yard.redaction import Redactor, is_secret_name
 from gpuyard.cli.connection.places import DataOption
 from gpuyard.cli.line.options import Argument
 from gpuyard.cli.terminal.streams import result
-from gpuyard.errors import BadInput, YardError, listed
+from gpuyard.errors import BadInput, YardError, names_text
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
@@ -223,7 +223,7 @@ class SupportBundle:
         import re
 
         from gpuyard.api.connecting.finding import read_login
-        from gpuyard.control.places import named_store
+        from gpuyard.control.places import resolve_store
 
         # Not of the authorities: their lines say how keys begin, and keys are told by that.
         files = re.findall(r"(?m)\b(?!ca_)\w+_file[\"']?:\s*[\"']?([^\s\"',}#]+)", self._config)
@@ -236,7 +236,7 @@ class SupportBundle:
             login = read_login()
             yield login.token if login is not None else ""
         with suppress(YardError, ValueError):
-            yield from _of_url(named_store(""))
+            yield from _of_url(resolve_store(""))
         for name, value in os.environ.items():
             # The shell's own `PWD` is a folder.
             if name != "PWD" and (is_secret_name(name) or name.lower().endswith("_key")):
@@ -376,7 +376,9 @@ def _contents(parts: list[Part], head: str) -> list[tuple[str, str]]:
         (f"{part.name:<{width}}  ", f"{part.holds}, {len(part.text.encode()):,} bytes") for part in there
     ]
     for why in dict.fromkeys(part.missing for part in parts if part.missing):
-        lines.append(("", f"without {listed([part.name for part in parts if part.missing == why])}: {why}"))
+        lines.append(
+            ("", f"without {names_text([part.name for part in parts if part.missing == why])}: {why}")
+        )
     stays = "names of users, tenants and nodes stay in it: look through it before you hand it on"
     return [("", head), ("", ""), *lines, ("", ""), ("", f"not collected: {_NEVER}; {stays}")]
 

@@ -115,9 +115,9 @@ def up(
     The yard keeps everything in one folder. You can stop and start it at any time: jobs keep running. On a machine
     without GPUs it emulates eight, so that you can try it anywhere.
     """
-    from gpuyard.control.places import DataDir, default_data, named_store
+    from gpuyard.control.places import DataDir, default_data, resolve_store
 
-    folder, named = DataDir(data or default_data()), named_store(store)
+    folder, named = DataDir(data or default_data()), resolve_store(store)
     _check_at_once(folder, named, host, port)
     from gpuyard.control.options import Options
 
@@ -149,9 +149,9 @@ def _check_at_once(folder: "DataDir", store: str, host: str, port: int | None) -
     if not store:
         folder.instance(port or PORT, False).check_free()
     if port:
-        from gpuyard.api.connecting.ports import listening
+        from gpuyard.api.connecting.ports import listen_at
 
-        listening(host, port).close()
+        listen_at(host, port).close()
 
 
 def _foreground(options: "Options") -> None:
@@ -161,7 +161,7 @@ def _foreground(options: "Options") -> None:
     from gpuyard import interpreter
     from gpuyard.api.server.serving import serve, start_log
     from gpuyard.cli.commands.yard.first_process import make_way
-    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.cli.terminal.streams import print_notice
     from gpuyard.control.serve import Yard
 
     make_way()
@@ -171,9 +171,9 @@ def _foreground(options: "Options") -> None:
     start_log(logging.StreamHandler(sys.stderr))
 
     def ready(yard: Yard) -> None:
-        notice(_words(yard.options, yard.options.port))
+        print_notice(_words(yard.options, yard.options.port))
         for note in yard.readiness()[1]["notes"]:
-            notice(f"note: {note}")
+            print_notice(f"note: {note}")
 
     serve(options, ready)
 
@@ -183,7 +183,7 @@ def _detached(options: "Options") -> None:
 
     from gpuyard.api.client import Client
     from gpuyard.api.server.serving import detach
-    from gpuyard.cli.terminal.streams import notice
+    from gpuyard.cli.terminal.streams import print_notice
     from gpuyard.control.places import DataDir, default_data
     from gpuyard.control.starting import check
     from gpuyard.errors import YardError
@@ -202,11 +202,13 @@ def _detached(options: "Options") -> None:
         )
     print(_words(options, int(str(found.note().get("port", 0))), pid))
     if options.data.resolve() != default_data().resolve():
-        notice(f"note: commands find it by its folder: export YARD_DATA={shlex.quote(str(options.data))}")
+        print_notice(
+            f"note: commands find it by its folder: export YARD_DATA={shlex.quote(str(options.data))}"
+        )
     for note in how["notes"]:
-        notice(f"note: {note}")
+        print_notice(f"note: {note}")
     if how["reason"] == SPACE:
-        notice(f"note: {how['error']}: nothing new is taken in or started; jobs can be cancelled")
+        print_notice(f"note: {how['error']}: nothing new is taken in or started; jobs can be cancelled")
 
 
 def _until_ready(client: "Client") -> "ReadyReply":

@@ -4,9 +4,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from gpuyard.cli.connection.places import client
+from gpuyard.cli.connection.places import open_client
 from gpuyard.cli.line.options import Argument, Option, Output, OutputOption
-from gpuyard.errors import BadInput, YardError, listed
+from gpuyard.errors import BadInput, YardError, names_text
 from gpuyard.quantities import bytes_text
 
 YesOption = Annotated[bool, Option("-y", "--yes", help="Do not ask first.")]
@@ -14,9 +14,9 @@ YesOption = Annotated[bool, Option("-y", "--yes", help="Do not ask first.")]
 
 def _ask_first(question: str, yes: bool) -> None:
     """Ask at a terminal whether to go on; a script goes on."""
-    from gpuyard.cli.terminal.streams import confirmed
+    from gpuyard.cli.terminal.streams import confirm
 
-    if not yes and sys.stdin.isatty() and sys.stderr.isatty() and not confirmed(question):
+    if not yes and sys.stdin.isatty() and sys.stderr.isatty() and not confirm(question):
         raise BadInput("nothing was changed")
 
 
@@ -48,7 +48,7 @@ def prune(
             "Remove the files of jobs that ended long ago for good? --dry-run shows what would be removed.",
             yes,
         )
-    with client() as yard:
+    with open_client() as yard:
         going: str | None = ""
         while going is not None:
             found = yard.prune(older_than_s=older_s, dry_run=dry_run, after=going)
@@ -63,7 +63,7 @@ def prune(
 
 
 def _tell(total: dict[str, dict[str, int]], dry_run: bool, output: Output) -> None:
-    from gpuyard.cli.listings.tables import emit, write_document
+    from gpuyard.cli.listings.tables import print_records, write_document
     from gpuyard.tables import Column
 
     if output in (Output.JSON, Output.YAML):
@@ -75,15 +75,15 @@ def _tell(total: dict[str, dict[str, int]], dry_run: bool, output: Output) -> No
         Column("COUNT", lambda row: f"{row['count']:,}", right=True),
         Column("SIZE", lambda row: bytes_text(row["bytes"]), right=True),
     ]
-    emit(rows, columns, output)
+    print_records(rows, columns, output)
 
 
 def _seconds(text: str) -> int:
     from gpuyard.errors import BadInput
-    from gpuyard.quantities import duration_ms
+    from gpuyard.quantities import parse_duration_ms
 
     try:
-        return duration_ms(text) // 1000
+        return parse_duration_ms(text) // 1000
     except ValueError as error:
         raise BadInput(
             f"--older-than {error}", "For example: yard prune --older-than 30d --dry-run."
@@ -117,15 +117,15 @@ def copy(
     """
     import time
 
-    from gpuyard.cli.terminal.streams import notice
-    from gpuyard.control.places import named_store
+    from gpuyard.cli.terminal.streams import print_notice
+    from gpuyard.control.places import resolve_store
     from gpuyard.store.copying import copy_store
 
-    done = copy_store(named_store(source), named_store(target), int(time.time()))
+    done = copy_store(resolve_store(source), resolve_store(target), int(time.time()))
     said = [f"{done.rows[table]:,} {words[done.rows[table] != 1]}" for table, words in _WORDS.items()]
     print(f"copied to {done.target}: {', '.join(said)}; the next job is {done.next_job_id}")
     if done.writer is not None:
-        notice(
+        print_notice(
             f"note: a yard runs on {done.source} ({done.writer}): "
             "what it writes from now on is not in the copy; to move it, stop it first with `yard down`"
         )
@@ -145,23 +145,24 @@ def close_month(
     end that was seen late, becomes a correction in the open month. The command names the months and asks first; in a
     script it needs --yes. Only administrators may close a month.
     """
-    from gpuyard.cli.terminal.streams import confirmed
+    from gpuyard.cli.terminal.streams import confirm
     from gpuyard.ledger.units import month_days
 
     month_days(month)  # Refused here: an empty one would be another address.
-    with client() as yard:
+    with open_client() as yard:
         if not yes:
-            months = listed(yard.close_month(month, dry_run=True)["months"])
+            months = names_text(yard.close_month(month, dry_run=True)["months"])
             if not sys.stdin.isatty():
                 raise BadInput(
                     f"this closes the books of {months} for good, and there is no terminal on which to ask",
                     "Give --yes if that is meant.",
                 )
-            if not confirmed(f"Close the books of {months} for good?"):
+            if not confirm(f"Close the books of {months} for good?"):
                 raise YardError("nothing was closed")
         closed = yard.close_month(month)
     print(
-        f"closed {listed(closed['months'])}; what is learned about {'them' if closed['months'][1:] else 'it'} later "
+        f"closed {names_text(closed['months'])}; what is learned about "
+        f"{'them' if closed['months'][1:] else 'it'} later "
         "is a correction in the open month"
     )
 
@@ -177,7 +178,7 @@ def rebuild(
     projection is filled from its start, or from a checkpoint if the log was cut. Jobs and the scheduler are not
     affected. Only administrators may rebuild.
     """
-    with client() as yard:
+    with open_client() as yard:
         if name:
             _ask_first(f"Fill {name} again from the log? Reports lack it until that is done.", yes)
             done = _followed(yard, yard.rebuild(name))
@@ -207,7 +208,7 @@ def _followed(yard: Any, begun: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _show_status(found: Sequence[Mapping[str, Any]], output: Output) -> None:
-    from gpuyard.cli.listings.tables import emit, write_document
+    from gpuyard.cli.listings.tables import print_records, write_document
     from gpuyard.tables import Column
 
     if output in (Output.JSON, Output.YAML):
@@ -224,4 +225,4 @@ def _show_status(found: Sequence[Mapping[str, Any]], output: Output) -> None:
         Column("OF", lambda row: f"{row['head']:,}", right=True),
         Column("TROUBLE", lambda row: row["error"] or "-"),
     ]
-    emit(found, columns, output)
+    print_records(found, columns, output)

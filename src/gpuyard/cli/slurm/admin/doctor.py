@@ -4,7 +4,7 @@ import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 from gpuyard.cli.line.options import Option, Output
-from gpuyard.cli.slurm.admin.site_options import ConfOption, SinceOption, commands, days
+from gpuyard.cli.slurm.admin.site_options import ConfOption, SinceOption, days_since, make_commands
 
 if TYPE_CHECKING:
     from gpuyard.engines.slurm.doctor.evidence import Evidence, Finding
@@ -27,11 +27,11 @@ def run(
     from gpuyard.engines.slurm.calls.commands import Refusal
     from gpuyard.engines.slurm.doctor.evidence import Level
     from gpuyard.engines.slurm.doctor.examine import examine
-    from gpuyard.engines.slurm.doctor.findings import findings
+    from gpuyard.engines.slurm.doctor.findings import apply_rules
     from gpuyard.errors import BadInput
 
-    asked = commands(conf)
-    number = days(since)
+    asked = make_commands(conf)
+    number = days_since(since)
     try:
         asked.run("sinfo", "--version")
     except Refusal:
@@ -39,23 +39,23 @@ def run(
     except Permanent as error:
         raise BadInput(str(error), "Run it where Slurm's commands are.") from error
     look = examine(asked, number, rest)
-    found = findings(look)
+    found = apply_rules(look)
     if output in (Output.TABLE, Output.WIDE):
         _print(look, found)
     else:
-        from gpuyard.cli.listings.tables import emit
+        from gpuyard.cli.listings.tables import print_records
 
         rows: list[dict[str, Any]] = [
             {**{name: getattr(each, name) for name in FIELDS}, "level": each.level.value} for each in found
         ]
-        emit(rows, [], output.value, fields=FIELDS)
+        print_records(rows, [], output.value, fields=FIELDS)
     if any(each.level is Level.FAULT for each in found):
         return 1
     return 0
 
 
 def _print(look: "Evidence", found: "list[Finding]") -> None:
-    from gpuyard.cli.terminal.streams import styled
+    from gpuyard.cli.terminal.streams import style_text
 
     site = look.site
     gpus = sum(node.gpu_count for node in site.nodes)
@@ -66,10 +66,10 @@ def _print(look: "Evidence", found: "list[Finding]") -> None:
     )
     for number, each in enumerate(found, start=1):
         fault = each.level.value == "fault"
-        level = styled(
+        level = style_text(
             f"{number}. {each.level.value.upper()}", "bold red" if fault else "bold yellow", sys.stdout
         )
-        print(f"\n{level} {styled(f'{each.code}:', 'bold', sys.stdout)} {each.seen}")
+        print(f"\n{level} {style_text(f'{each.code}:', 'bold', sys.stdout)} {each.seen}")
         print(f"   why     {each.why}")
         print(f"   change  {each.change}")
     if look.rest is None:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from gpuyard.cli.line.options import Option
-from gpuyard.cli.slurm.admin.site_options import ForceOption, GpuTypeOption, told_types, write_new
+from gpuyard.cli.slurm.admin.site_options import ForceOption, GpuTypeOption, parse_types, write_new
 from gpuyard.errors import BadInput
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def run(
         raise BadInput(f"{config} describes no nodes", "Add pools to its cluster.")
     wishes = Wishes(
         cluster=cluster,
-        types=told_types(gpu_type or []) or _configured(found),
+        types=parse_types(gpu_type or []) or _configured(found),
         hosts=_hosts(nodes or []),
         users=tuple(user or ()),
         source=config.name,
@@ -95,7 +95,7 @@ def _tell(folder: Path, notes: "Notes") -> None:
 
 
 def _hosts(words: list[str]) -> dict[str, str]:
-    from gpuyard.engines.slurm.words.forms import Unreadable, hosts
+    from gpuyard.engines.slurm.words.forms import Unreadable, parse_hosts
 
     found = {}
     for word in words:
@@ -103,7 +103,7 @@ def _hosts(words: list[str]) -> dict[str, str]:
         if not sign or not pool:
             raise BadInput(f"--nodes {word!r} is not POOL=HOSTS", "For example: --nodes h100=gpu[01-08]")
         try:
-            hosts(names)
+            parse_hosts(names)
         except Unreadable as wrong:
             raise BadInput(f"--nodes {pool}: {wrong}") from None
         found[pool] = names

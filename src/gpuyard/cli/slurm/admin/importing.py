@@ -10,9 +10,9 @@ from gpuyard.cli.slurm.admin.site_options import (
     ForceOption,
     GpuTypeOption,
     SinceOption,
-    commands,
-    days,
-    told_types,
+    days_since,
+    make_commands,
+    parse_types,
     unreachable,
     write_new,
 )
@@ -69,21 +69,21 @@ def run(
     from gpuyard.engines.contract import EngineError
     from gpuyard.engines.slurm.site.gpu_types import GpuTypes
     from gpuyard.engines.slurm.site.notes import Notes
-    from gpuyard.engines.slurm.site.site import from_commands, from_files
+    from gpuyard.engines.slurm.site.site import read_running_site, read_saved_site
     from gpuyard.engines.slurm.words.forms import Unreadable
 
-    number = days(since)
+    number = days_since(since)
     if list_commands:
         _print_commands(number)
         return
-    types, notes = GpuTypes(told_types(gpu_type or [])), Notes()
+    types, notes = GpuTypes(parse_types(gpu_type or [])), Notes()
     try:
         if files is not None:
             if conf is not None:
                 raise BadInput("--files and --conf are two ways to read a cluster", "Give one of them.")
-            site = from_files(files)
+            site = read_saved_site(files)
         else:
-            site = from_commands(commands(conf), number)
+            site = read_running_site(make_commands(conf), number)
         texts = _texts(site, types, notes, str(conf.resolve()) if conf is not None else "", add_to)
         past = _history(site, types, notes, keep_cpu_jobs)
     except EngineError as error:
@@ -97,13 +97,13 @@ def run(
 
 
 def _print_commands(number: int) -> None:
-    from gpuyard.engines.slurm.site.accounting import new_mark
-    from gpuyard.engines.slurm.site.site import ENVIRONMENT, marked_words, sources
+    from gpuyard.engines.slurm.site.accounting import make_mark
+    from gpuyard.engines.slurm.site.site import ENVIRONMENT, list_sources, mark_command
 
     print("# On a machine of the cluster, in an empty folder; nothing is changed there.")
     print("export " + " ".join(f"{name}={value}" for name, value in ENVIRONMENT.items()))
-    for source in sources(number):
-        words = marked_words(source.words, new_mark()) if source.marked else source.words
+    for source in list_sources(number):
+        words = mark_command(source.words, make_mark()) if source.marked else source.words
         print(f"{shlex.join(words)} > {source.file}")
     print("# Then, where yard is: yard slurm import --files FOLDER --dir site")
 
@@ -114,16 +114,16 @@ def _texts(
     """The files to write, by name."""
     import yaml
 
-    from gpuyard.config.reading import loads, text_of
-    from gpuyard.config.slurm.importing import document
+    from gpuyard.config.reading import loads, read_text
+    from gpuyard.config.slurm.importing import make_document
 
-    plain = document(site, types, notes, conf)
+    plain = make_document(site, types, notes, conf)
     if add_to is not None:
-        from gpuyard.config.slurm.joining import joined
+        from gpuyard.config.slurm.joining import join_site
 
-        first = text_of(add_to)
+        first = read_text(add_to)
         loads(first, str(add_to))
-        plain = joined(yaml.safe_load(first), plain, notes)
+        plain = join_site(yaml.safe_load(first), plain, notes)
     body = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=110)
     what = f"{site.name}, Slurm {site.version or '?'}"
     text = f"# {what}, read by `yard slurm import`. What is not in it stands in notes.txt.\n{body}"
@@ -133,22 +133,22 @@ def _texts(
 
 
 def _history(site: "SlurmSite", types: "GpuTypes", notes: "Notes", cpu_jobs: bool) -> "History | None":
-    from gpuyard.config.slurm.importing import classes_of
-    from gpuyard.config.slurm.importing_tenants import paths, tenant_of
-    from gpuyard.engines.slurm.words.forms import models_of
-    from gpuyard.sim.slurm_history import history
+    from gpuyard.config.slurm.importing import name_classes
+    from gpuyard.config.slurm.importing_tenants import find_places, find_tenant
+    from gpuyard.engines.slurm.words.forms import guess_models
+    from gpuyard.sim.slurm_history import make_history
 
     if "jobs.txt" in site.missing:
         return None
-    places = paths(site)
+    places = find_places(site)
     # A name that may mean two models means the model that the nodes were taken for.
-    models = {each: model for kind, model in types.chosen.items() for each in models_of(kind)}
+    models = {each: model for kind, model in types.chosen.items() for each in guess_models(kind)}
     try:
-        past = history(
+        past = make_history(
             site.jobs.rows,
-            lambda row: tenant_of(row.account, row.user, places),
+            lambda row: find_tenant(row.account, row.user, places),
             models,
-            classes=classes_of(site),
+            classes=name_classes(site),
             cpu_jobs=cpu_jobs,
         )
     except BadInput as wrong:

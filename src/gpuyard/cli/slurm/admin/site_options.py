@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from gpuyard.cli.line.options import Option
-from gpuyard.errors import BadInput, YardError, quoted, remedy
+from gpuyard.errors import BadInput, YardError, quote, suggest
 
 if TYPE_CHECKING:
     from gpuyard.engines.contract import EngineError
@@ -33,7 +33,7 @@ ForceOption = Annotated[bool, Option("--force", help="Replace existing files.")]
 DAY_MS = 86_400_000
 
 
-def commands(conf: Path | None) -> "Commands":
+def make_commands(conf: Path | None) -> "Commands":
     """Slurm's commands of this site."""
     from gpuyard.engines.slurm.calls.commands import Commands
 
@@ -50,7 +50,7 @@ def commands(conf: Path | None) -> "Commands":
     return Commands(conf=os.path.abspath(conf))
 
 
-def told_types(words: list[str]) -> dict[str, str]:
+def parse_types(words: list[str]) -> dict[str, str]:
     """`a100=A100-40GB`, as the option says it."""
     from gpuyard.model import CATALOGUE
     from gpuyard.model.gpu_names import UNTYPED
@@ -60,20 +60,20 @@ def told_types(words: list[str]) -> dict[str, str]:
         gpu_type, sign, model = word.partition("=")
         if not sign or not gpu_type or not model:
             raise BadInput(
-                f"--gpu-type {quoted(word)} is not TYPE=MODEL", "For example: --gpu-type a100=A100-40GB"
+                f"--gpu-type {quote(word)} is not TYPE=MODEL", "For example: --gpu-type a100=A100-40GB"
             )
         if model not in CATALOGUE:
-            raise BadInput(f"unknown GPU model {quoted(model)}; {remedy(model, CATALOGUE, 'GPU models')}")
+            raise BadInput(f"unknown GPU model {quote(model)}; {suggest(model, CATALOGUE, 'GPU models')}")
         found[gpu_type.removeprefix(UNTYPED) if gpu_type == UNTYPED else gpu_type] = model
     return found
 
 
-def days(since: str) -> int:
+def days_since(since: str) -> int:
     """How many days ago a time was: whole ones, at least one."""
-    from gpuyard.cli.line.times import now_ms, since_ms
+    from gpuyard.cli.line.times import now_ms, parse_since_ms
 
     at_ms = now_ms()
-    return max(1, -(-(at_ms - since_ms("--since", since, at_ms)) // DAY_MS))
+    return max(1, -(-(at_ms - parse_since_ms("--since", since, at_ms)) // DAY_MS))
 
 
 def unreachable(error: "EngineError") -> YardError:

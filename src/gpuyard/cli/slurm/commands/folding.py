@@ -13,7 +13,7 @@ from gpuyard.intake.values import Intake
 _COUNTED = ("gpus", "cpus", "memory_mib")
 
 
-def on_one_node(taken: Intake) -> Intake:
+def fold_onto_node(taken: Intake) -> Intake:
     """The job with its tasks folded into one; as it was, if it has to have several nodes."""
     job: dict[str, Any] = dict(taken.job)
     if job.get("nodes_max", 1) > 1:
@@ -30,7 +30,7 @@ def on_one_node(taken: Intake) -> Intake:
     return replace(taken, job=job)
 
 
-def as_gang(taken: Intake) -> Intake:
+def fold_into_gang(taken: Intake) -> Intake:
     """The job as a task for each rank, all with the same command, for `srun`; they share what it asks for."""
     job: dict[str, Any] = dict(taken.job)
     tasks = job.pop("tasks", 1)

@@ -6,9 +6,9 @@ import sys
 from typing import Any
 
 from gpuyard.api.client import Client
-from gpuyard.cli.commands.jobs.waiting import copied
-from gpuyard.cli.slurm.language.stopping import error
-from gpuyard.cli.terminal.shown import shown
+from gpuyard.cli.commands.jobs.waiting import copy_output
+from gpuyard.cli.slurm.language.stopping import make_stop
+from gpuyard.cli.terminal.visible_text import visible_text
 
 _CODES = {"COMPLETED": 0, "TIMEOUT": 124, "OUT_OF_MEMORY": 137, "CANCELLED": 143}
 _BROKEN_PIPE = 141
@@ -24,10 +24,10 @@ def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def watched(program: str, yard: Client, job: Any, *, quiet: bool) -> int:
+def watch_output(program: str, yard: Client, job: Any, *, quiet: bool) -> int:
     """Show a job's output until it ends; gives the exit code. An interrupt cancels it."""
     try:
-        return code_of_end(program, copied(yard, job["label"], before=f"{program}: ", quiet=quiet))
+        return exit_code_of(program, copy_output(yard, job["label"], before=f"{program}: ", quiet=quiet))
     except KeyboardInterrupt:
         print(f"{program}: interrupt: cancelling job {job['label']}", file=sys.stderr)
         yard.cancel(job["label"])
@@ -46,20 +46,20 @@ def has_terminal() -> bool:
 def need_terminal(program: str) -> None:
     """Refuse a command that has none."""
     if not has_terminal():
-        raise error(program, "--pty needs a terminal, but input or output is a file or a pipe")
+        raise make_stop(program, "--pty needs a terminal, but input or output is a file or a pipe")
 
 
-def at_terminal(fields: dict[str, Any]) -> dict[str, Any]:
+def terminal_request(fields: dict[str, Any]) -> dict[str, Any]:
     """A request for a job that runs once, at a terminal, with room for what it starts there."""
     env = {"TERM": os.environ.get("TERM", "dumb"), **fields.get("env", {})}
     kept = {name: value for name, value in fields.items() if name not in ("stdout", "stderr", "open_mode")}
     return kept | {"terminal": True, "batch": True, "slurm_commands": True, "env": env}
 
 
-def attached(program: str, yard: Client, job: Any, *, quiet: bool) -> int:
+def attach_terminal(program: str, yard: Client, job: Any, *, quiet: bool) -> int:
     """Be at a job's terminal until it ends; gives the exit code. An interrupt while it waits cancels it."""
     from gpuyard.cli.commands.jobs.waiting import Waiting
-    from gpuyard.cli.connection.attached import Attached
+    from gpuyard.cli.connection.terminal_session import Attached
     from gpuyard.cli.connection.visits import NotThere
 
     try:
@@ -69,7 +69,7 @@ def attached(program: str, yard: Client, job: Any, *, quiet: bool) -> int:
     except (KeyboardInterrupt, NotThere) as why:
         yard.cancel(job["label"])
         if isinstance(why, NotThere):
-            raise error(program, f"{why.message}; it is cancelled") from None
+            raise make_stop(program, f"{why.message}; it is cancelled") from None
         print(f"{program}: interrupt: cancelling job {job['label']}", file=sys.stderr)
         return 130
     if session.detached:
@@ -78,10 +78,10 @@ def attached(program: str, yard: Client, job: Any, *, quiet: bool) -> int:
             file=sys.stderr,
         )
         return 0
-    return code_of_end(program, session.end)
+    return exit_code_of(program, session.end)
 
 
-def code_of_end(program: str, end: Any) -> int:
+def exit_code_of(program: str, end: Any) -> int:
     """The exit code of the command for the end of its job; an end that is no success is told on standard error."""
     code = int(end["exit_code"] or 0)
     state = end["state"]
@@ -97,7 +97,7 @@ def code_of_end(program: str, end: Any) -> int:
         print(f"{program}: error: job {end['label']}: Exited with exit code {code}", file=sys.stderr)
     elif state != "COMPLETED":
         print(
-            f"{program}: error: job {end['label']} ended with {state}: {shown(end['reason'])}",
+            f"{program}: error: job {end['label']} ended with {state}: {visible_text(end['reason'])}",
             file=sys.stderr,
         )
         code = code or _CODES.get(state, 1)

@@ -8,18 +8,18 @@ from typing import Any
 
 from gpuyard.api.client import Client, Refused
 from gpuyard.cli.slurm.language import sacct_fields as f
-from gpuyard.cli.slurm.language.columns import Cell, Parsable, cell_lines
-from gpuyard.cli.slurm.language.getopt import Grammar, Read, options, read
-from gpuyard.cli.slurm.language.ids import WantedJobs, split_ids, user_name, wanted_id
-from gpuyard.cli.slurm.language.jobs import SlurmJob, fold_arrays, of_queue, of_view
+from gpuyard.cli.slurm.language.columns import Cell, Parsable, format_cells
+from gpuyard.cli.slurm.language.getopt import Grammar, Read, parse_option_table, read
+from gpuyard.cli.slurm.language.ids import WantedJobs, parse_id, split_ids, user_name
+from gpuyard.cli.slurm.language.jobs import SlurmJob, fold_arrays, job_from_view, jobs_from_queue
 from gpuyard.cli.slurm.language.pools import Pools
-from gpuyard.cli.slurm.language.stopping import Stop, error
-from gpuyard.cli.slurm.language.times import moment_ms
-from gpuyard.cli.slurm.language.words import states_named
+from gpuyard.cli.slurm.language.stopping import Stop, make_stop
+from gpuyard.cli.slurm.language.times import parse_moment_ms
+from gpuyard.cli.slurm.language.words import parse_states
 
 GRAMMAR = Grammar(
     "sacct",
-    options(
+    parse_option_table(
         """
         accounts,A= allclusters,L allocations,X allusers,a array batch-script,B brief,b clusters,M=
         completion,c constraints,C= delimiter= duplicates,D endtime,E= env-vars federation file,f= flags,F=
@@ -54,7 +54,7 @@ def run(words: Sequence[str]) -> int:
         return 0
     for name in _NOT_SERVED:
         if given.has(name):
-            raise error("sacct", f"--{name} is not served by a yard")
+            raise make_stop("sacct", f"--{name} is not served by a yard")
     cells = _cells(given)
     with Client() as yard:
         jobs = _jobs(yard, given)
@@ -63,7 +63,7 @@ def run(words: Sequence[str]) -> int:
             lines = _measured(yard, lines)
     bare = given.has("parsable") or given.has("parsable2")
     how = Parsable(bare, given.last("delimiter", "|"), given.has("parsable") and not given.has("parsable2"))
-    text = cell_lines(cells, lines, how, header=not given.has("noheader"))
+    text = format_cells(cells, lines, how, header=not given.has("noheader"))
     if text:
         print("\n".join(text))
     return 0
@@ -84,9 +84,9 @@ def _cells(given: Read) -> list[Cell]:
         text = f.LONG if given.has("long") else f.BRIEF if given.has("brief") else default
     cells, empty = [], []
     for part in filter(None, text.split(",")):
-        found = f.cell(part)
+        found = f.find_cell(part)
         if found is None:
-            raise error("sacct", f'Invalid field requested: "{part.partition("%")[0]}"')
+            raise make_stop("sacct", f'Invalid field requested: "{part.partition("%")[0]}"')
         cells.append(found)
         if found.head.lower() in f.NOT_MEASURED:
             empty.append(found.head)
@@ -124,12 +124,12 @@ def _since(yard: Client, pools: Pools, since_ms: int, name: str = "") -> list[Sl
     """Live jobs, and those that have ended since; with a name, ended ones of that name."""
     queue = yard.queue(wide=True)
     # Slurm's accounting has no lines for jobs that a user may not see.
-    jobs = {job.id: job for job in of_queue(queue, pools) if not job.masked}
+    jobs = {job.id: job for job in jobs_from_queue(queue, pools) if not job.masked}
     cursor = None
     while True:
         page = yard.history(since_ms=since_ms, name=name, limit=1000, cursor=cursor)
         # A job that ended between the two requests is found twice; it has ended.
-        jobs |= {each["id"]: of_view(each, pools, queue["at_ms"]) for each in page.jobs}
+        jobs |= {each["id"]: job_from_view(each, pools, queue["at_ms"]) for each in page.jobs}
         cursor = page.next_cursor
         if cursor is None:
             return list(jobs.values())
@@ -148,11 +148,11 @@ def _named(yard: Client, pools: Pools, ids: list[WantedJobs], now_ms: int) -> li
             tasks = _since(yard, pools, job["submitted_ms"], job["name"])
             found |= {task.id: task for task in tasks if wanted.holds(task)}
         else:
-            found[job["id"]] = of_view(job, pools, now_ms)
+            found[job["id"]] = job_from_view(job, pools, now_ms)
     return list(found.values())
 
 
-def _measured(yard: Client, lines: Sequence[f.Line]) -> list[f.Line]:
+def _measured(yard: Client, lines: Sequence[f.SacctLine]) -> list[f.SacctLine]:
     """Lines with what their jobs took; memory is of all processes together where the yard has limits, else of one."""
     taken: dict[str, Mapping[str, Any]] = {}
     found = []
@@ -169,7 +169,7 @@ def _measured(yard: Client, lines: Sequence[f.Line]) -> list[f.Line]:
 def _ids(given: Read) -> list[WantedJobs]:
     found = []
     for part in split_ids(given.last("jobs")):
-        wanted = wanted_id(part)
+        wanted = parse_id(part)
         if wanted is None:
             raise Stop(f"sacct: fatal: Bad job/step specified: {part}")
         found.append(wanted)
@@ -181,7 +181,7 @@ def _moment(given: Read, name: str, default: int) -> int:
     if not text:
         return default
     try:
-        return moment_ms(text)
+        return parse_moment_ms(text)
     except ValueError:
         raise Stop(f"sacct: error: Invalid time specification (pos=0): {text}") from None
 
@@ -195,9 +195,9 @@ def _states(given: Read) -> set[str]:
     names = given.listed("state")
     if not names or [name.lower() for name in names] == ["all"]:
         return set()
-    known = states_named(names)
+    known = parse_states(names)
     if known is None:
-        wrong = next(name for name in names if states_named([name]) is None)
+        wrong = next(name for name in names if parse_states([name]) is None)
         raise Stop(f"sacct: fatal: unrecognized job state value '{wrong}'")
     # What is being started or stopped is running to the accounting.
     return {*known, *({"CONFIGURING", "COMPLETING"} if "RUNNING" in known else set())}
@@ -229,8 +229,8 @@ def _holds(given: Read, pools: Pools, job: SlurmJob) -> bool:
     )
 
 
-def _lines(job: SlurmJob, given: Read) -> list[f.Line]:
+def _lines(job: SlurmJob, given: Read) -> list[f.SacctLine]:
     """The job and, once it has started, its batch step."""
     job.state = {"CONFIGURING": "RUNNING", "COMPLETING": "RUNNING"}.get(job.state, job.state)
     alone = given.has("allocations") or not job.started_ms or bool(job.indices)
-    return [f.Line(job)] if alone else [f.Line(job), f.Line(job, step=True)]
+    return [f.SacctLine(job)] if alone else [f.SacctLine(job), f.SacctLine(job, step=True)]

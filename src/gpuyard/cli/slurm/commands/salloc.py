@@ -6,11 +6,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuyard.api.client import Client
-from gpuyard.cli.slurm.commands.following import at_terminal, attached, has_terminal, heed_signals, watched
+from gpuyard.cli.slurm.commands.following import (
+    attach_terminal,
+    has_terminal,
+    heed_signals,
+    terminal_request,
+    watch_output,
+)
 from gpuyard.cli.slurm.commands.sbatch import GRAMMAR as SBATCH
-from gpuyard.cli.slurm.commands.sbatch import allocated, request_of, take
-from gpuyard.cli.slurm.language.getopt import Grammar, Read, options, read
-from gpuyard.cli.slurm.language.stopping import Stop, error
+from gpuyard.cli.slurm.commands.sbatch import build_request, submit_allocation, take
+from gpuyard.cli.slurm.language.getopt import Grammar, Read, parse_option_table, read
+from gpuyard.cli.slurm.language.stopping import Stop, make_stop
 
 if TYPE_CHECKING:
     from gpuyard.intake.values import Intake
@@ -30,7 +36,7 @@ _NOT_SALLOCS = frozenset(
         "input",
     }
 )
-_OWN = options("bell no-bell immediate,I? kill-command,K? no-shell wait-all-nodes= command-name=")
+_OWN = parse_option_table("bell no-bell immediate,I? kill-command,K? no-shell wait-all-nodes= command-name=")
 GRAMMAR = Grammar("salloc", SBATCH.besides(_OWN, _NOT_SALLOCS), anywhere=False)
 HELP = """\
 Usage: salloc [OPTIONS(0)...] [command(0) [args(0)...]]
@@ -47,14 +53,14 @@ def run(words: Sequence[str]) -> int:
         print(HELP)
         return 0
     if given.has("no-shell"):
-        raise error(
+        raise make_stop(
             "salloc",
             "--no-shell is not served: an allocation ends with its command\nuse: sbatch",
             _NOT_SERVED,
         )
     pty = has_terminal()
     if not given.rest and not pty:
-        raise error(
+        raise make_stop(
             "salloc",
             "a shell needs a terminal, but input or output is a file or a pipe: name the command to run, as in\n"
             "salloc -N1 --gpus=1 COMMAND",
@@ -66,10 +72,10 @@ def run(words: Sequence[str]) -> int:
         print(f"salloc: warning: {warning.text}", file=sys.stderr)
     heed_signals()
     with Client() as yard:
-        job = allocated("salloc", yard, fields, taken, lambda nodes: _asked(given, nodes)[1])
+        job = submit_allocation("salloc", yard, fields, taken, lambda nodes: _asked(given, nodes)[1])
         if not quiet:
             print(f"salloc: Pending job allocation {job['id']}", file=sys.stderr, flush=True)
-        code = (attached if pty else watched)("salloc", yard, job, quiet=quiet)
+        code = (attach_terminal if pty else watch_output)("salloc", yard, job, quiet=quiet)
     if not quiet:
         print(f"salloc: Relinquishing job allocation {job['id']}", file=sys.stderr)
     return code
@@ -81,14 +87,14 @@ def _asked(given: Read, nodes: int = 0) -> tuple["Intake", dict[str, Any]]:
     kept = [f"--{name}" + (f"={value}" if value else "") for name, value in given.given if name not in own]
     try:
         taken = take([*kept, *([f"--nodes={nodes}"] if nodes else []), "--wrap=true"], "", "", ())
-        fields = request_of(taken)
+        fields = build_request(taken)
     except Stop as stop:
         raise Stop(*[line.replace("sbatch: ", "salloc: ", 1) for line in stop.lines], code=1) from None
     for name in ("script", "stdout"):
         fields.pop(name, None)
     fields["command"] = list(given.rest) or [os.environ.get("SHELL") or "/bin/sh"]
     if not given.has("job-name"):
-        from gpuyard.intake.names import job_name
+        from gpuyard.intake.names import mend_job_name
 
-        fields["name"] = job_name(os.path.basename(given.rest[0])) if given.rest else "interactive"
-    return taken, at_terminal(fields) if has_terminal() else fields
+        fields["name"] = mend_job_name(os.path.basename(given.rest[0])) if given.rest else "interactive"
+    return taken, terminal_request(fields) if has_terminal() else fields

@@ -3,17 +3,17 @@
 from collections.abc import Sequence
 
 from gpuyard.api.client import Client
-from gpuyard.cli.commands.jobs.waiting import copied
-from gpuyard.cli.connection.attached import Attached
+from gpuyard.cli.commands.jobs.waiting import copy_output
+from gpuyard.cli.connection.terminal_session import Attached
 from gpuyard.cli.connection.visits import NotThere
-from gpuyard.cli.slurm.commands.following import code_of_end, has_terminal, heed_signals
-from gpuyard.cli.slurm.language.getopt import Grammar, options, read
-from gpuyard.cli.slurm.language.ids import bad_id, wanted_id
-from gpuyard.cli.slurm.language.stopping import error
+from gpuyard.cli.slurm.commands.following import exit_code_of, has_terminal, heed_signals
+from gpuyard.cli.slurm.language.getopt import Grammar, parse_option_table, read
+from gpuyard.cli.slurm.language.ids import bad_id, parse_id
+from gpuyard.cli.slurm.language.stopping import make_stop
 
 GRAMMAR = Grammar(
     "sattach",
-    options(
+    parse_option_table(
         """
         error-filter= help input-filter= label,l layout output-filter= pty quiet,Q usage verbose,v version,V
         """
@@ -31,10 +31,10 @@ def run(words: Sequence[str]) -> int:
     given = read(GRAMMAR, words)
     for name in _NOT_SERVED:
         if given.has(name):
-            raise error("sattach", f"--{name} is not served: a yard has one output for all tasks")
+            raise make_stop("sattach", f"--{name} is not served: a yard has one output for all tasks")
     if len(given.rest) != 1:
-        raise error("sattach", "One job must be named, as in: sattach 12.0")
-    wanted = wanted_id(given.rest[0])
+        raise make_stop("sattach", "One job must be named, as in: sattach 12.0")
+    wanted = parse_id(given.rest[0])
     if wanted is None or len(wanted.indices) > 1:
         raise bad_id("sattach", given.rest[0])
     quiet = given.has("quiet")
@@ -47,10 +47,10 @@ def run(words: Sequence[str]) -> int:
                 with Waiting("sattach: ", quiet=quiet) as line:
                     session = Attached(yard, wanted.label, {"do": "attach"}, line, f"job {wanted.label}")
                     session.run()
-                return 0 if session.detached else code_of_end("sattach", session.end)
+                return 0 if session.detached else exit_code_of("sattach", session.end)
             except NotThere as why:
                 if given.has("pty"):
-                    raise error("sattach", why.message) from None
+                    raise make_stop("sattach", why.message) from None
         elif given.has("pty"):
-            raise error("sattach", "--pty needs a terminal, but input or output is a file or a pipe")
-        return code_of_end("sattach", copied(yard, wanted.label, before="sattach: ", quiet=quiet))
+            raise make_stop("sattach", "--pty needs a terminal, but input or output is a file or a pipe")
+        return exit_code_of("sattach", copy_output(yard, wanted.label, before="sattach: ", quiet=quiet))

@@ -14,7 +14,7 @@ from gpuyard.cli.commands.submit.jobfields import drop_unknown
 from gpuyard.cli.commands.submit.scripts import refuse_folder
 from gpuyard.cli.connection.places import has_defaults
 from gpuyard.cli.slurm.language.getopt import Grammar, read
-from gpuyard.cli.slurm.language.stopping import Stop, error
+from gpuyard.cli.slurm.language.stopping import Stop, make_stop
 from gpuyard.errors import BadInput
 from gpuyard.intake.sbatch.options import OPTIONS
 
@@ -48,7 +48,7 @@ def run(words: Sequence[str]) -> int:
     taken = take(options, name, text, arguments)
     for warning in taken.warnings:
         print(f"sbatch: warning: {warning.located(name)}", file=sys.stderr)
-    fields = request_of(taken)
+    fields = build_request(taken)
     drop_unknown([fields], lambda text: print(f"sbatch: warning: {text}", file=sys.stderr))
     if taken.options.test_only:
         return _test_only(fields)
@@ -56,7 +56,7 @@ def run(words: Sequence[str]) -> int:
         try:
             job = submitted(
                 "sbatch", yard, fields, taken,
-                lambda nodes: request_of(take([*options, f"--nodes={nodes}"], name, text, arguments)),
+                lambda nodes: build_request(take([*options, f"--nodes={nodes}"], name, text, arguments)),
             )  # fmt: skip
         except (BadInput, Refused) as refusal:
             raise failed(refusal_text(refusal.message, refusal.hint)) from None
@@ -74,7 +74,7 @@ def _script(rest: Sequence[str], *, wrapped: bool) -> tuple[str, str, tuple[str,
     """Name and text of the script, and its arguments."""
     if wrapped:
         if rest:
-            raise error("sbatch", "Script arguments not permitted with --wrap option")
+            raise make_stop("sbatch", "Script arguments not permitted with --wrap option")
         return "", "", ()
     if not rest:
         return "<stdin>", _text(sys.stdin.buffer.read(), "<stdin>"), ()
@@ -83,7 +83,7 @@ def _script(rest: Sequence[str], *, wrapped: bool) -> tuple[str, str, tuple[str,
         with open(path, "rb") as file:
             content = file.read()
     except OSError:
-        raise error("sbatch", f"Unable to open file {rest[0]}") from None
+        raise make_stop("sbatch", f"Unable to open file {rest[0]}") from None
     return path, _text(content, rest[0]), tuple(rest[1:])
 
 
@@ -103,9 +103,9 @@ def _text(content: bytes, name: str) -> str:
     from gpuyard.intake import BYTES_MAX, decode
 
     if not content:
-        raise error("sbatch", "Batch script is empty!")
+        raise make_stop("sbatch", "Batch script is empty!")
     if not content.strip():
-        raise error("sbatch", "Batch script contains only whitespace!")
+        raise make_stop("sbatch", "Batch script contains only whitespace!")
     if not content.startswith(b"#!"):
         raise Stop(
             "sbatch: error: This does not look like a batch script.  The first",
@@ -144,22 +144,22 @@ def take(options: Sequence[str], name: str, text: str, arguments: tuple[str, ...
     try:
         return read_sbatch(text, name, caller)
     except BadInput as wrong:
-        raise error(
+        raise make_stop(
             "sbatch", "\n".join([*wrong.message.splitlines(), *wrong.hint.splitlines()]), _UNREADABLE
         ) from None
 
 
-def request_of(taken: "Intake") -> dict[str, Any]:
+def build_request(taken: "Intake") -> dict[str, Any]:
     """The job for the wire, with the environment that goes along."""
-    from gpuyard.api.connecting.surroundings import environment
-    from gpuyard.cli.slurm.commands.folding import on_one_node
+    from gpuyard.api.connecting.surroundings import collect_environment
+    from gpuyard.cli.slurm.commands.folding import fold_onto_node
 
-    folded = on_one_node(taken)
+    folded = fold_onto_node(taken)
     try:
         fields = {"cwd": os.getcwd()} | folded.request()
     except BadInput as wrong:
         raise failed("\n".join([*wrong.message.splitlines(), *wrong.hint.splitlines()])) from None
-    fields["env"] = folded.environment(environment())
+    fields["env"] = folded.environment(collect_environment())
     return fields
 
 
@@ -168,7 +168,7 @@ def request_of(taken: "Intake") -> dict[str, Any]:
 
 def failed(why: str) -> Stop:
     """It was read, and is not taken."""
-    return error("sbatch", f"Batch job submission failed: {why}")
+    return make_stop("sbatch", f"Batch job submission failed: {why}")
 
 
 _IN_SLURM = {"tenant": "-A", "pool": "-p", "class": "-q"}
@@ -187,9 +187,9 @@ def of_own_tenant(fields: dict[str, Any]) -> dict[str, Any]:
     """The job; one that names no tenant counts for that of the person's defaults, as with `yard submit`."""
     if fields.get("tenant") or not has_defaults():
         return fields
-    from gpuyard.cli.connection.defaults import defaults
+    from gpuyard.cli.connection.defaults import read_defaults
 
-    own = defaults().get("tenant")
+    own = read_defaults().get("tenant")
     return fields | {"tenant": own} if own else fields
 
 
@@ -215,7 +215,7 @@ def submitted(
         raise
 
 
-def allocated(
+def submit_allocation(
     program: str, yard: Client, fields: dict[str, Any], taken: "Intake", over: Callable[[int], dict[str, Any]]
 ) -> Any:
     """The same for a job that a program waits for, which says in Slurm's words that it gets nothing."""
@@ -223,7 +223,7 @@ def allocated(
         return submitted(program, yard, fields, taken, over)
     except (BadInput, Refused) as refusal:
         why = refusal_text(refusal.message, refusal.hint)
-        raise error(program, f"{_NO_ALLOCATION[program]}: {why}") from None
+        raise make_stop(program, f"{_NO_ALLOCATION[program]}: {why}") from None
 
 
 def _with_more_nodes(
@@ -256,8 +256,8 @@ def _waited(yard: Client, label: str) -> int:
 def _test_only(fields: dict[str, Any]) -> int:
     """When and where it would start, in Slurm's words; the time is that at even odds."""
     from gpuyard.cli.slurm.language.pools import Pools
-    from gpuyard.cli.slurm.language.times import stamp
-    from gpuyard.engines.name_lists import folded
+    from gpuyard.cli.slurm.language.times import moment_text
+    from gpuyard.engines.name_lists import fold_names
 
     with Client() as yard:
         try:
@@ -271,10 +271,10 @@ def _test_only(fields: dict[str, Any]) -> int:
     starts = found["starts_by_ms"] or {}
     at_ms = found["now_ms"] if found["starts_now"] else starts.get("p50") or found["bound_ms"]
     cores = max(1, math.ceil(fields.get("cpus", 1) * fields.get("tasks", 1)))
-    where = folded(nodes) or "(not chosen yet)"
+    where = fold_names(nodes) or "(not chosen yet)"
     partition = pools.partition(nodes, ",".join(fields.get("pools", [])))
     print(
-        f"sbatch: Job {found['id']} to start at {stamp(at_ms)} using {cores} processors on nodes {where} "
+        f"sbatch: Job {found['id']} to start at {moment_text(at_ms)} using {cores} processors on nodes {where} "
         f"in partition {partition}",
         file=sys.stderr,
     )

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from gpuyard.cli.slurm.language.getopt import Grammar, options, read
-from gpuyard.cli.slurm.language.stopping import Stop, error
+from gpuyard.cli.slurm.language.getopt import Grammar, parse_option_table, read
+from gpuyard.cli.slurm.language.stopping import Stop, make_stop
 
 GRAMMAR = Grammar(
     "sbcast",
-    options(
+    parse_option_table(
         """
         compress,C? exclude= fanout,F= force,f help jobid,j= preserve,p send-libs? size,s= timeout,t= treewidth=
         usage verbose,v version,V
@@ -30,16 +30,16 @@ def run(words: Sequence[str]) -> int:
     given = read(GRAMMAR, words)
     if len(given.rest) != 2:
         count = len(given.rest)
-        raise error(
+        raise make_stop(
             "sbcast", f"Need two file names, have {count} names" if count else "No file names specified"
         )
     if given.has("send-libs"):
-        raise error("sbcast", "--send-libs is not served: libraries are where the program finds them")
+        raise make_stop("sbcast", "--send-libs is not served: libraries are where the program finds them")
     job = os.environ.get("SLURM_JOB_ID", "")
     if not job or not os.environ.get("YARD_JOB_ID"):
-        raise error("sbcast", "Need a job id to run this command. Run from within a Slurm job.")
+        raise make_stop("sbcast", "Need a job id to run this command. Run from within a Slurm job.")
     if given.has("jobid") and given.last("jobid") != job:
-        raise error("sbcast", f"--jobid={given.last('jobid')}: a file is copied from within its job only")
+        raise make_stop("sbcast", f"--jobid={given.last('jobid')}: a file is copied from within its job only")
     source, target = given.rest
     if os.path.isdir(target) or target.endswith("/"):
         target = os.path.join(target, os.path.basename(source))

@@ -5,16 +5,16 @@ import sys
 from collections.abc import Sequence
 
 from gpuyard.api.client import Client
-from gpuyard.cli.slurm.language.getopt import Grammar, Read, options, read
-from gpuyard.cli.slurm.language.ids import WantedJobs, bad_id, split_ids, user_name, wanted_id
-from gpuyard.cli.slurm.language.jobs import SlurmJob, of_queue
+from gpuyard.cli.slurm.language.getopt import Grammar, Read, parse_option_table, read
+from gpuyard.cli.slurm.language.ids import WantedJobs, bad_id, parse_id, split_ids, user_name
+from gpuyard.cli.slurm.language.jobs import SlurmJob, jobs_from_queue
 from gpuyard.cli.slurm.language.pools import Pools
-from gpuyard.cli.slurm.language.stopping import Stop, error
-from gpuyard.cli.slurm.language.words import LIVE, states_named
+from gpuyard.cli.slurm.language.stopping import Stop, make_stop
+from gpuyard.cli.slurm.language.words import LIVE, parse_states
 
 GRAMMAR = Grammar(
     "scancel",
-    options(
+    parse_option_table(
         """
         account,A= batch,b clusters,M= ctld full,f help hurry,H interactive,i jobname=:name me name,n=
         nodelist,w= partition,p= qos,q= quiet,Q reservation,R= sibling= signal,s= state,t= usage user,u=
@@ -45,16 +45,16 @@ def run(words: Sequence[str]) -> int:
     given = read(GRAMMAR, words)
     for name, why in _NOT_SERVED.items():
         if given.has(name):
-            raise error("scancel", f"--{name} is not served: {why}")
+            raise make_stop("scancel", f"--{name} is not served: {why}")
     for name in _FILTERS:
         # Left out it would be no bound: an unset variable of a script is not to mean every job.
         if name != "me" and given.has(name) and not given.listed(name):
-            raise error("scancel", f"--{name} is empty: give it a value, or leave it out")
+            raise make_stop("scancel", f"--{name} is empty: give it a value, or leave it out")
     number = _signal(given)
     ids = _ids(given.rest)
     chosen = any(given.has(name) for name in _FILTERS)
     if not ids and not chosen:
-        raise error("scancel", "No job identification provided")
+        raise make_stop("scancel", "No job identification provided")
     with Client() as yard:
         there = _found(yard, given, ids) if chosen or number else []
         running: list[int | str] = [job.label for job in there if job.state in _RUN]
@@ -105,7 +105,7 @@ def _signal(given: Read) -> int:
     text = given.last("signal").upper().removeprefix("SIG")
     if not given.has("signal"):
         if given.has("batch") or given.has("full"):
-            raise error(
+            raise make_stop(
                 "scancel",
                 "--batch and --full say which processes get a signal: name the signal with --signal",
             )
@@ -116,14 +116,14 @@ def _signal(given: Read) -> int:
         raise Stop(f"Unknown job signal: {given.last('signal')}")
     if number in (signal.SIGSTOP, signal.SIGCONT):
         verb = "suspend" if number == signal.SIGSTOP else "resume"
-        raise error("scancel", f"--signal={text} is not served; use: scontrol {verb} JOB")
+        raise make_stop("scancel", f"--signal={text} is not served; use: scontrol {verb} JOB")
     return number
 
 
 def _send(yard: Client, given: Read, labels: Sequence[int | str], number: int) -> list[object]:
     """Send jobs a signal, which KILL is for all of a job; answers for those that got none."""
     from gpuyard.api.client import Refused
-    from gpuyard.cli.connection.piped import send_signal
+    from gpuyard.cli.connection.piped_command import send_signal
     from gpuyard.cli.connection.visits import NotThere
 
     answers: list[object] = []
@@ -148,11 +148,11 @@ def _ids(words: Sequence[str]) -> list[WantedJobs]:
     found = []
     for word in words:
         for part in split_ids(word):
-            wanted = wanted_id(part)
+            wanted = parse_id(part)
             if wanted is None:
                 raise bad_id("scancel", part)
             if "." in part:
-                raise error(
+                raise make_stop(
                     "scancel", f"{part}: a yard knows no steps; cancel the job, {part.partition('.')[0]}"
                 )
             found.append(wanted)
@@ -162,7 +162,7 @@ def _ids(words: Sequence[str]) -> list[WantedJobs]:
 def _found(yard: Client, given: Read, ids: list[WantedJobs]) -> list[SlurmJob]:
     """Live jobs that answer every description."""
     states = given.listed("state")
-    known = states_named(states)
+    known = parse_states(states)
     if known is None or set(known) - set(LIVE):
         raise Stop(
             f"Invalid job state specified: {given.last('state')}",
@@ -175,11 +175,11 @@ def _found(yard: Client, given: Read, ids: list[WantedJobs]) -> list[SlurmJob]:
         try:
             user = pwd.getpwuid(int(user)).pw_name
         except KeyError:
-            raise error("scancel", f"Invalid user name: {user}") from None
+            raise make_stop("scancel", f"Invalid user name: {user}") from None
     elif given.has("user"):
         _check_user(user)
     pools = Pools.of_fleet(yard.fleet())
-    jobs = of_queue(yard.queue(user=user, states=known, wide=True), pools)
+    jobs = jobs_from_queue(yard.queue(user=user, states=known, wide=True), pools)
     return [
         job for job in jobs if (not ids or any(each.holds(job) for each in ids)) and _holds(given, pools, job)
     ]
@@ -191,7 +191,7 @@ def _check_user(user: str) -> None:
     try:
         pwd.getpwnam(user)
     except KeyError:
-        raise error("scancel", f"Invalid user name: {user}") from None
+        raise make_stop("scancel", f"Invalid user name: {user}") from None
 
 
 def _holds(given: Read, pools: Pools, job: SlurmJob) -> bool:

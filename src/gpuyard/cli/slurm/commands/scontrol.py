@@ -4,14 +4,14 @@ import sys
 from collections.abc import Callable, Sequence
 
 from gpuyard.api.client import Client
-from gpuyard.cli.slurm.language.getopt import Grammar, Read, options, read
-from gpuyard.cli.slurm.language.ids import split_ids, wanted_id
-from gpuyard.cli.slurm.language.stopping import Stop, error
-from gpuyard.cli.terminal.shown import shown
+from gpuyard.cli.slurm.language.getopt import Grammar, Read, parse_option_table, read
+from gpuyard.cli.slurm.language.ids import parse_id, split_ids
+from gpuyard.cli.slurm.language.stopping import Stop, make_stop
+from gpuyard.cli.terminal.visible_text import visible_text
 
 GRAMMAR = Grammar(
     "scontrol",
-    options(
+    parse_option_table(
         """
         all,a cluster,M= clusters=:cluster details,d federation,F future help,h hide local oneliner,o
         quiet,Q sibling uid,u= usage verbose,v version,V
@@ -42,7 +42,7 @@ def run(words: Sequence[str]) -> int:
         print(HELP)
         return 0
     if not given.rest:
-        raise error(
+        raise make_stop(
             "scontrol",
             "name a command; `scontrol --help` lists the commands (there is no interactive mode here)",
         )
@@ -64,7 +64,7 @@ def _whole(word: str) -> str:
     if found:
         return found[0]
     if word.lower() in _ADMIN:
-        raise error("scontrol", f"{word} is not served by a yard")
+        raise make_stop("scontrol", f"{word} is not served by a yard")
     raise Stop(f"invalid keyword: {word}")
 
 
@@ -75,7 +75,7 @@ def _ask(name: str, words: list[str]) -> int:
     for part in [
         part for word in words for part in split_ids(word.removeprefix("jobid=").removeprefix("JobId="))
     ]:
-        wanted = wanted_id(part)
+        wanted = parse_id(part)
         if wanted is None:
             raise Stop("Invalid job id specified", f"scontrol: error: {part!r} is not a job id")
         labels += wanted.labels()
@@ -86,7 +86,10 @@ def _ask(name: str, words: list[str]) -> int:
         answers = yard.ask_many(_VERBS[name], labels)
     refused = [answer for answer in answers if answer["status"] >= 400]
     for answer in refused:
-        print(shown(f"{_why(answer['status'], answer['detail'])} for job {answer['label']}"), file=sys.stderr)
+        print(
+            visible_text(f"{_why(answer['status'], answer['detail'])} for job {answer['label']}"),
+            file=sys.stderr,
+        )
     return 1 if refused else 0
 
 
@@ -116,7 +119,7 @@ def _update(words: list[str]) -> int:
     for word in words:
         name, sign, value = word.partition("=")
         if not sign:
-            raise error("scontrol", f"{word!r} is not Name=value")
+            raise make_stop("scontrol", f"{word!r} is not Name=value")
         fields[name.lower()] = value
     if "nodename" in fields:
         return _update_nodes(fields)
@@ -126,13 +129,15 @@ def _update(words: list[str]) -> int:
         asked = [word for word in words if word.partition("=")[0].lower() not in ("jobid", "job")]
         were = "was" if len(asked) == 1 else "were"
         unchanged = f": {', '.join(asked)} {were} not changed" if asked else ""
-        raise error(
+        raise make_stop(
             "scontrol",
             f"a job on a yard stays as it was submitted{unchanged}\n"
             "cancel it and submit it again with what you want",
         )
     if "partitionname" in fields or "reservation" in fields or "slurmctlddebug" in fields:
-        raise error("scontrol", "pools are in yard.yaml; reservations and debug levels a yard does not have")
+        raise make_stop(
+            "scontrol", "pools are in yard.yaml; reservations and debug levels a yard does not have"
+        )
     raise Stop(
         "No valid entity in update command",
         'Input line must include "NodeName", "PartitionName", "Reservation", "JobId", or "SlurmctldDebug"',
@@ -146,7 +151,7 @@ def _update_priority(fields: dict[str, str]) -> int:
         return _ask("hold", [job])
     if "priority" not in fields and "nice" not in fields:
         raise Stop("No changes specified")
-    raise error(
+    raise make_stop(
         "scontrol",
         "a yard has no numeric priorities: class and share decide the turn of a job, and `yard why` explains it\n"
         f"an administrator moves the job to the top with: scontrol top {job}\n"
@@ -160,7 +165,7 @@ def _update_nodes(fields: dict[str, str]) -> int:
     state = fields.get("state", "").upper()
     more = set(fields) - {"nodename", "state", "reason"}
     if more:
-        raise error(
+        raise make_stop(
             "scontrol", f"of a node only State and Reason can be changed, not {', '.join(sorted(more))}"
         )
     if state not in ("DRAIN", "RESUME", "UNDRAIN", "IDLE"):
@@ -173,7 +178,7 @@ def _update_nodes(fields: dict[str, str]) -> int:
     try:
         names = expand(fields["nodename"])
     except ValueError as wrong:
-        raise error("scontrol", f"NodeName {wrong}") from None
+        raise make_stop("scontrol", f"NodeName {wrong}") from None
     with Client() as yard:
         for name in names:
             if state == "DRAIN":

@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuyard.api.client import Client, Refused
-from gpuyard.cli.slurm.language.ids import wanted_id
-from gpuyard.cli.slurm.language.jobs import SlurmJob, of_view, size
+from gpuyard.cli.slurm.language.ids import parse_id
+from gpuyard.cli.slurm.language.jobs import SlurmJob, job_from_view, memory_text
 from gpuyard.cli.slurm.language.pools import Pools
-from gpuyard.cli.slurm.language.sacct_fields import Line, exit_code
-from gpuyard.cli.slurm.language.sinfo_groups import SinfoLine, SlurmNode, groups_of
-from gpuyard.cli.slurm.language.sinfo_groups import of_view as node_of_view
-from gpuyard.cli.slurm.language.squeue_fields import group_of, uid_of
-from gpuyard.cli.slurm.language.stopping import Stop, error
-from gpuyard.cli.slurm.language.times import full_span, stamp
-from gpuyard.cli.terminal.shown import shown
-from gpuyard.engines.name_lists import folded
+from gpuyard.cli.slurm.language.sacct_fields import SacctLine, exit_code_text
+from gpuyard.cli.slurm.language.sinfo_groups import SinfoLine, SlurmNode, group_nodes
+from gpuyard.cli.slurm.language.sinfo_groups import node_from_view as node_of_view
+from gpuyard.cli.slurm.language.squeue_fields import find_group, find_uid
+from gpuyard.cli.slurm.language.stopping import Stop, make_stop
+from gpuyard.cli.slurm.language.times import full_span_text, moment_text
+from gpuyard.cli.terminal.visible_text import visible_text
+from gpuyard.engines.name_lists import fold_names
 
 _ENTITIES = ("job", "node", "partition", "hostnames", "hostlist", "hostlistsorted")
 
@@ -47,7 +47,7 @@ def show(words: Sequence[str], *, one_line: bool) -> int:
                 kind, "No partitions in the system"
             )
         )
-    for block in [[shown(line) for line in block] for block in blocks]:
+    for block in [[visible_text(line) for line in block] for block in blocks]:
         if one_line:
             print(" ".join(block))
         else:
@@ -56,7 +56,7 @@ def show(words: Sequence[str], *, one_line: bool) -> int:
 
 
 def _hosts(what: str, names: Sequence[str]) -> int:
-    from gpuyard.engines.name_lists import natural
+    from gpuyard.engines.name_lists import natural_key
     from gpuyard.intake.sbatch.hostlists import expand
 
     text = ",".join(names)
@@ -67,11 +67,11 @@ def _hosts(what: str, names: Sequence[str]) -> int:
     try:
         found = expand(text)
     except ValueError as wrong:
-        raise error("scontrol", f"the host list {wrong}") from None
+        raise make_stop("scontrol", f"the host list {wrong}") from None
     if what == "hostnames":
         print("\n".join(found))
     else:
-        print(folded(sorted(found, key=natural) if what == "hostlistsorted" else found))
+        print(fold_names(sorted(found, key=natural_key) if what == "hostlistsorted" else found))
     return 0
 
 
@@ -85,9 +85,9 @@ def _jobs(yard: Client, names: Sequence[str]) -> list[list[str]]:
         labels = [row[1] for row in yard.queue()["rows"]]
     blocks = []
     for label in labels:
-        wanted = wanted_id(label)
+        wanted = parse_id(label)
         if wanted is None:
-            raise error("scontrol", f"Invalid job id specified: {label}")
+            raise make_stop("scontrol", f"Invalid job id specified: {label}")
         try:
             # The start is estimated for one named job only; for every job it would take hours.
             found = yard.job(wanted.label, explain=bool(names))
@@ -101,27 +101,27 @@ def _jobs(yard: Client, names: Sequence[str]) -> list[list[str]]:
             else [found]
         )
         for each in tasks:
-            blocks.append(job_block(dict(each), of_view(each, pools, int(time.time() * 1000))))
+            blocks.append(job_block(dict(each), job_from_view(each, pools, int(time.time() * 1000))))
     return blocks
 
 
 def job_block(view: Mapping[str, Any], job: SlurmJob) -> list[str]:
     """The lines of one job."""
     array = f" ArrayJobId={job.array_id} ArrayTaskId={job.array_index}" if job.array_id else ""
-    gid, group = group_of(job.user)
+    gid, group = find_group(job.user)
     pending = job.state == "PENDING"
     # Slurm's tasks are ranks; a task of the yard may have several.
     ranks = (view.get("files") or {}).get("ranks") or job.tasks
     cpus = max(1, round(job.cpus * job.tasks / ranks))
     lines = [
         f"JobId={job.id}{array} JobName={job.name}",
-        f"UserId={job.user}({uid_of(job.user)}) GroupId={group}({gid}) MCS_label=N/A",
+        f"UserId={job.user}({find_uid(job.user)}) GroupId={group}({gid}) MCS_label=N/A",
         f"Priority=N/A Nice=0 Account={job.tenant} QOS={job.klass}",
         f"JobState={job.state} Reason={job.reason} Dependency={_dependency(job)}",
-        f"Requeue=1 Restarts={job.restarts} BatchFlag=1 Reboot=0 ExitCode={exit_code(Line(job))}",
-        f"RunTime={full_span(job.ran_s)} TimeLimit={_limit(job)} TimeMin=N/A",
-        f"SubmitTime={stamp(job.submitted_ms)} EligibleTime={stamp(job.submitted_ms)}",
-        f"StartTime={stamp(job.started_ms or job.start_guess_ms, 'Unknown')} EndTime={_end(job)} Deadline=N/A",
+        f"Requeue=1 Restarts={job.restarts} BatchFlag=1 Reboot=0 ExitCode={exit_code_text(SacctLine(job))}",
+        f"RunTime={full_span_text(job.ran_s)} TimeLimit={_limit(job)} TimeMin=N/A",
+        f"SubmitTime={moment_text(job.submitted_ms)} EligibleTime={moment_text(job.submitted_ms)}",
+        f"StartTime={moment_text(job.started_ms or job.start_guess_ms, 'Unknown')} EndTime={_end(job)} Deadline=N/A",
         f"Partition={job.partition} AllocNode:Sid=N/A",
         "ReqNodeList=(null) ExcNodeList=(null)",
         f"NodeList={job.nodelist}",
@@ -129,7 +129,7 @@ def job_block(view: Mapping[str, Any], job: SlurmJob) -> list[str]:
         f"NumNodes={job.node_count} NumCPUs={job.cpu_count} NumTasks={ranks} CPUs/Task={cpus} "
         "ReqB:S:C:T=0:0:*:*",
         f"TRES={job.tres()}",
-        f"MinCPUsNode={max(1, round(job.cpus))} MinMemoryNode={size(job.memory_mib) if job.memory_mib else 0} "
+        f"MinCPUsNode={max(1, round(job.cpus))} MinMemoryNode={memory_text(job.memory_mib) if job.memory_mib else 0} "
         "MinTmpDiskNode=0",
         f"Features={job.gpu_models.replace(',', '|') or '(null)'} DelayBoot=00:00:00",
         "OverSubscribe=OK Contiguous=0 Licenses=(null) Network=(null)",
@@ -146,13 +146,13 @@ def _dependency(job: SlurmJob) -> str:
 
 
 def _limit(job: SlurmJob) -> str:
-    return full_span(job.limit_s) if job.limit_s else "UNLIMITED"
+    return full_span_text(job.limit_s) if job.limit_s else "UNLIMITED"
 
 
 def _end(job: SlurmJob) -> str:
     if job.started_ms and not job.ended_ms and job.limit_s:
-        return stamp(job.started_ms + job.limit_s * 1000)
-    return stamp(job.ended_ms, "Unknown")
+        return moment_text(job.started_ms + job.limit_s * 1000)
+    return moment_text(job.ended_ms, "Unknown")
 
 
 def _files(view: Mapping[str, Any], job: SlurmJob) -> list[str]:
@@ -194,7 +194,7 @@ def _nodes(yard: Client, names: Sequence[str]) -> list[list[str]]:
         try:
             wanted = expand(",".join(names))
         except ValueError as wrong:
-            raise error("scontrol", f"the node list {wrong}") from None
+            raise make_stop("scontrol", f"the node list {wrong}") from None
     missing = [name for name in wanted if name not in nodes]
     if missing:
         # Among the results, as Slurm has it.
@@ -209,9 +209,9 @@ _LONG_STATES = {"draining": "+DRAIN", "drained": "IDLE+DRAIN"}
 def _node_block(node: SlurmNode, pools: Pools) -> list[str]:
     state = "MIXED+DRAIN" if node.state == "draining" else _LONG_STATES.get(node.state, node.state.upper())
     held = [f"cpu={node.cpus_used}"] if node.jobs else []
-    held += [f"mem={size(node.memory_used)}"] if node.memory_used else []
+    held += [f"mem={memory_text(node.memory_used)}"] if node.memory_used else []
     held += [f"gres/gpu={node.gpus_used}"] if node.gpus_used else []
-    whole = f"cpu={node.cpus},mem={size(node.memory_mib)},billing={node.cpus}"
+    whole = f"cpu={node.cpus},mem={memory_text(node.memory_mib)},billing={node.cpus}"
     lines = [
         f"NodeName={node.name} CoresPerSocket={node.cpus} ",
         f"CPUAlloc={node.cpus_used} CPUEfctv={node.cpus} CPUTot={node.cpus} CPULoad=N/A",
@@ -238,13 +238,13 @@ def _partitions(yard: Client, names: Sequence[str]) -> list[list[str]]:
         raise Stop
     nodes = [node_of_view(node) for node in fleet["nodes"]]
     wanted = {name: pools.known[name] for name in sorted(names)} if names else pools.listed
-    return [_partition_block(group) for group in groups_of(nodes, wanted, pools.default, lambda _: "")]
+    return [_partition_block(group) for group in group_nodes(nodes, wanted, pools.default, lambda _: "")]
 
 
 def _partition_block(group: SinfoLine) -> list[str]:
     nodes = group.nodes
     cpus, gpus = sum([node.cpus for node in nodes]), sum([node.gpus for node in nodes])
-    memory = size(sum([node.memory_mib for node in nodes]))
+    memory = memory_text(sum([node.memory_mib for node in nodes]))
     return [
         f"PartitionName={group.partition}",
         "AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL",

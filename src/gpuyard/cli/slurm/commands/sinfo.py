@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpuyard.api.client import Client
-from gpuyard.cli.slurm.language.columns import Field, Format, long_format, short_format
-from gpuyard.cli.slurm.language.getopt import Grammar, Read, options, read
+from gpuyard.cli.slurm.language.columns import Field, Format, parse_long_format, parse_short_format
+from gpuyard.cli.slurm.language.getopt import Grammar, Read, parse_option_table, read
 from gpuyard.cli.slurm.language.pools import Pools
 from gpuyard.cli.slurm.language.sinfo_groups import (
     NO_NODE,
@@ -15,16 +15,16 @@ from gpuyard.cli.slurm.language.sinfo_groups import (
     STATES,
     SinfoLine,
     SlurmNode,
-    groups_of,
-    of_view,
+    group_nodes,
+    node_from_view,
 )
-from gpuyard.cli.slurm.language.stopping import Stop, error
-from gpuyard.cli.slurm.language.times import head_clock
-from gpuyard.engines.name_lists import natural
+from gpuyard.cli.slurm.language.stopping import Stop, make_stop
+from gpuyard.cli.slurm.language.times import clock_line
+from gpuyard.engines.name_lists import natural_key
 
 GRAMMAR = Grammar(
     "sinfo",
-    options(
+    parse_option_table(
         """
         all,a clusters,M= cluster=:clusters dead,d exact,e federation format,o= Format,O= help hide
         iterate,i= json list-reasons,R local long,l Node,N nodes,n= noconvert noheader,h partition,p=
@@ -145,16 +145,16 @@ def run(words: Sequence[str]) -> int:
     given = read(GRAMMAR, words)
     for name, why in _NOT_SERVED.items():
         if given.has(name):
-            raise error("sinfo", f"--{name} is not served: {why}")
+            raise make_stop("sinfo", f"--{name} is not served: {why}")
     pause = given.last("iterate")
     if pause and (not pause.isdecimal() or not int(pause)):
-        raise error("sinfo", f"--iterate: {pause!r} is not a number of seconds")
+        raise make_stop("sinfo", f"--iterate: {pause!r} is not a number of seconds")
     with Client() as yard:
         while True:
             if pause or (given.has("long") and not given.has("noheader")):
-                print(head_clock())
+                print(clock_line())
             fleet = yard.fleet()
-            _print([of_view(node) for node in fleet["nodes"]], Pools.of_fleet(fleet), given)
+            _print([node_from_view(node) for node in fleet["nodes"]], Pools.of_fleet(fleet), given)
             if not pause:
                 return 0
             sys.stdout.flush()
@@ -184,7 +184,7 @@ def _format(given: Read, nodes: list[SlurmNode], partitions: Iterable[str]) -> F
     which = next((key for key, _ in reversed(given.given) if key in ("format", "Format")), "")
     long = given.has("long")
     if which == "Format":
-        chosen = long_format(given.last("Format"), BY_NAME)
+        chosen = parse_long_format(given.last("Format"), BY_NAME)
     else:
         text = given.last("format")
         if not which and given.has("list-reasons"):
@@ -197,7 +197,7 @@ def _format(given: Read, nodes: list[SlurmNode], partitions: Iterable[str]) -> F
             text = form.replace("{node}", str(width)).replace("{partition}", f".{partition}")
         elif not which:
             text = LONG if long else SUMMARY if given.has("summarize") else DEFAULT
-        chosen = short_format(text, BY_LETTER)
+        chosen = parse_short_format(text, BY_LETTER)
     for name in chosen.unknown:
         if which == "Format":
             print(f"sinfo: error: Invalid job format specification: {name}", file=sys.stderr)
@@ -213,7 +213,7 @@ def _wanted(nodes: list[SlurmNode], given: Read) -> list[SlurmNode]:
         try:
             names = set(expand(given.last("nodes")))
         except ValueError as wrong:
-            raise error("sinfo", f"--nodes {wrong}") from None
+            raise make_stop("sinfo", f"--nodes {wrong}") from None
         nodes = [node for node in nodes if node.name in names]
     if given.has("states"):
         states = {state for text in given.listed("states") for state in _states(text)}
@@ -246,10 +246,14 @@ def _groups(
     nodes: list[SlurmNode], partitions: Mapping[str, Sequence[str]], default: str, given: Read, chosen: Format
 ) -> list[SinfoLine]:
     if given.has("Node") or given.has("exact"):
-        groups = groups_of(nodes, partitions, default, lambda node: node.name)
-        return sorted(groups, key=lambda group: natural(group.nodes[0].name)) if given.has("Node") else groups
+        groups = group_nodes(nodes, partitions, default, lambda node: node.name)
+        return (
+            sorted(groups, key=lambda group: natural_key(group.nodes[0].name))
+            if given.has("Node")
+            else groups
+        )
     fields = {column.field for column in chosen.columns}
     keys = [by for letter, by in _GROUPING.items() if BY_LETTER[letter] in fields]
     keys += [_GROUPING["T"]] if BY_NAME["statecomplete"] in fields else []
     keys += [lambda node: node.gpus_used] if BY_NAME["gresused"] in fields else []
-    return groups_of(nodes, partitions, default, lambda node: tuple([by(node) for by in keys]))
+    return group_nodes(nodes, partitions, default, lambda node: tuple([by(node) for by in keys]))

@@ -8,19 +8,19 @@ from contextlib import suppress
 
 from gpuyard.api.client import Client, Refused
 from gpuyard.cli.slurm.language import squeue_fields as f
-from gpuyard.cli.slurm.language.columns import Format, long_format, short_format
-from gpuyard.cli.slurm.language.getopt import Grammar, Read, options, read
-from gpuyard.cli.slurm.language.ids import WantedJobs, user_name, wanted_ids
-from gpuyard.cli.slurm.language.jobs import SlurmJob, fold_arrays, of_queue, of_view
+from gpuyard.cli.slurm.language.columns import Format, parse_long_format, parse_short_format
+from gpuyard.cli.slurm.language.getopt import Grammar, Read, parse_option_table, read
+from gpuyard.cli.slurm.language.ids import WantedJobs, parse_ids, user_name
+from gpuyard.cli.slurm.language.jobs import SlurmJob, fold_arrays, job_from_view, jobs_from_queue
 from gpuyard.cli.slurm.language.pools import Pools
-from gpuyard.cli.slurm.language.stopping import Stop, error
-from gpuyard.cli.slurm.language.times import head_clock
-from gpuyard.cli.slurm.language.words import CODES, LIVE, YARDS, no_state, states_named
+from gpuyard.cli.slurm.language.stopping import Stop, make_stop
+from gpuyard.cli.slurm.language.times import clock_line
+from gpuyard.cli.slurm.language.words import CODES, LIVE, YARDS, no_state, parse_states
 
 _PLUGIN = {"type": "openapi/v0.0.38", "name": "REST v0.0.38"}
 GRAMMAR = Grammar(
     "squeue",
-    options(
+    parse_option_table(
         """
         account,A= all,a array,r array-unique clusters,M= cluster=:clusters federation Format,O= format,o=
         help hide iterate,i= jobs,j? json licenses,L= local long,l me name,n= noconvert nodelist,w=
@@ -55,7 +55,7 @@ def run(words: Sequence[str]) -> int:
         raise Stop(f"squeue: error: Unrecognized option: {given.rest[0]}", *HELP.splitlines()[:2])
     for name, why in _NOT_SERVED.items():
         if given.has(name):
-            raise error("squeue", f"--{name} is not served: {why}")
+            raise make_stop("squeue", f"--{name} is not served: {why}")
     chosen = _format(given)
     with Client() as yard:
         while True:
@@ -64,19 +64,19 @@ def run(words: Sequence[str]) -> int:
             if not pause:
                 return 0
             if not pause.isdecimal() or not int(pause):
-                raise error("squeue", f"--iterate: {pause!r} is not a number of seconds")
+                raise make_stop("squeue", f"--iterate: {pause!r} is not a number of seconds")
             sys.stdout.flush()
             time.sleep(int(pause))
-            print(head_clock())
+            print(clock_line())
 
 
 def _format(given: Read) -> Format:
     which = next((key for key, _ in reversed(given.given) if key in ("format", "Format")), "")
     if which == "Format":
-        chosen = long_format(given.last("Format"), f.BY_NAME)
+        chosen = parse_long_format(given.last("Format"), f.BY_NAME)
     else:
         default = f.START if given.has("start") else f.LONG if given.has("long") else f.DEFAULT
-        chosen = short_format(given.last("format") if which else default, f.BY_LETTER)
+        chosen = parse_short_format(given.last("format") if which else default, f.BY_LETTER)
     for name in chosen.unknown:
         print(f"squeue: error: Invalid job format specification: {name}", file=sys.stderr)
     return chosen
@@ -89,7 +89,7 @@ def _print(yard: Client, given: Read, chosen: Format) -> None:
         return
     lines = []
     if given.has("long") and not given.has("noheader"):
-        lines.append(head_clock())
+        lines.append(clock_line())
     if not given.has("noheader"):
         lines.append(chosen.header())
     lines += chosen.lines(jobs)
@@ -103,8 +103,8 @@ def _chosen(yard: Client, given: Read) -> list[SlurmJob]:
     users = _users(given)
     pools = Pools.of_fleet(yard.fleet())
     found = yard.queue(user=users[0] if users and len(users) == 1 else "", wide=True)
-    jobs = of_queue(found, pools)
-    ids = wanted_ids("squeue", given.last("jobs"))
+    jobs = jobs_from_queue(found, pools)
+    ids = parse_ids("squeue", given.last("jobs"))
     if states - _STATES_BY_DEFAULT:
         jobs += _ended(yard, pools, found["at_ms"], states - _STATES_BY_DEFAULT)
     if ids:
@@ -126,7 +126,7 @@ def _states(given: Read) -> set[str]:
         return set(_STATES_BY_DEFAULT)
     if [name.lower() for name in names] == ["all"]:
         return set(CODES)
-    known = states_named(names)
+    known = parse_states(names)
     if known is None:
         raise no_state("squeue", names)
     return set(known)
@@ -173,7 +173,7 @@ def _holds(given: Read, users: list[str] | None, pools: Pools, job: SlurmJob) ->
         try:
             return bool(set(expand(given.last("nodelist"))) & set(job.nodes))
         except ValueError as wrong:
-            raise error("squeue", f"--nodelist {wrong}") from None
+            raise make_stop("squeue", f"--nodelist {wrong}") from None
     return True
 
 
@@ -183,7 +183,7 @@ def _ended(yard: Client, pools: Pools, now_ms: int, states: set[str]) -> list[Sl
     jobs, cursor = [], None
     while wanted:
         page = yard.history(states=wanted, since_ms=max(0, now_ms - _ENDED_MS), limit=1000, cursor=cursor)
-        jobs += [of_view(each, pools, now_ms) for each in page.jobs]
+        jobs += [job_from_view(each, pools, now_ms) for each in page.jobs]
         cursor = page.next_cursor
         if cursor is None:
             break
@@ -223,7 +223,7 @@ def _sorted(jobs: list[SlurmJob], keys: str) -> list[SlurmJob]:
             continue
         by = f.KEYS.get(letter)
         if by is None:
-            raise error("squeue", f"Invalid sort specification: {letter}")
+            raise make_stop("squeue", f"Invalid sort specification: {letter}")
         jobs.sort(key=by, reverse=down)  # type: ignore[arg-type]
     return jobs
 
@@ -252,7 +252,7 @@ def _plain(job: SlurmJob) -> dict[str, object]:
         "eligible_time": max(job.submitted_ms, job.begin_ms) // 1000,
         "end_time": job.ended_ms // 1000,
         "exit_code": job.exit_code or 0,
-        "group_id": f.group_of(job.user)[0],
+        "group_id": f.find_group(job.user)[0],
         "job_id": job.array_id if job.indices else job.id,
         "job_state": job.state,
         "name": job.name,
@@ -267,6 +267,6 @@ def _plain(job: SlurmJob) -> dict[str, object]:
         "tasks": job.tasks,
         "time_limit": job.limit_s // 60 or None,
         "tres_alloc_str" if job.started_ms else "tres_req_str": job.tres(),
-        "user_id": f.uid_of(job.user),
+        "user_id": f.find_uid(job.user),
         "user_name": job.user,
     }

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 from gpuyard.api.client import Client
 from gpuyard.cli.slurm.language import sreport_fields as f
-from gpuyard.cli.slurm.language.columns import Cell, Parsable, cell_lines
-from gpuyard.cli.slurm.language.getopt import Grammar, Read, options, read
-from gpuyard.cli.slurm.language.stopping import Stop, error
-from gpuyard.cli.slurm.language.times import moment_ms, stamp
+from gpuyard.cli.slurm.language.columns import Cell, Parsable, format_cells
+from gpuyard.cli.slurm.language.getopt import Grammar, Read, parse_option_table, read
+from gpuyard.cli.slurm.language.stopping import Stop, make_stop
+from gpuyard.cli.slurm.language.times import moment_text, parse_moment_ms
 
 GRAMMAR = Grammar(
     "sreport",
-    options(
+    parse_option_table(
         """
         all_clusters,a cluster,M= federation help,h local noheader,n parsable,p parsable2,P quiet,Q time,t=
         tres,T= usage verbose,v version,V
@@ -140,7 +140,7 @@ class Asked(NamedTuple):
     @property
     def between(self) -> str:
         """From when until when, to the last second."""
-        return f"{stamp(self.from_ms)} - {stamp(self.until_ms - 1000)}"
+        return f"{moment_text(self.from_ms)} - {moment_text(self.until_ms - 1000)}"
 
     @property
     def seconds(self) -> int:
@@ -155,7 +155,7 @@ def run(words: Sequence[str]) -> int:
         print(HELP)
         return 0
     if given.has("federation"):
-        raise error("sreport", "--federation is not served by a yard")
+        raise make_stop("sreport", "--federation is not served by a yard")
     asked = _asked(given, int(time.time() * 1000))
     from gpuyard.reports.usage import REPORT
 
@@ -164,7 +164,9 @@ def run(words: Sequence[str]) -> int:
     known = [each["cluster"] for each in reply["clusters"]]
     strange = [name for name in asked.clusters if name not in known]
     if strange:
-        raise error("sreport", f"there is no cluster {strange[0]}; there is: {', '.join(known) or 'none'}")
+        raise make_stop(
+            "sreport", f"there is no cluster {strange[0]}; there is: {', '.join(known) or 'none'}"
+        )
     _tell_strange(asked, reply)
     lines = _sizes(asked, reply) if asked.report.kind == "job" else _table(asked, reply)
     if lines:
@@ -194,7 +196,7 @@ def _report(rest: Sequence[str]) -> SreportKind:
         raise Stop(f"sreport: error: {said}", "For example: sreport cluster Utilization start=now-1day")
     kind, name = rest[0].lower(), rest[1].lower()
     if kind and "reservation".startswith(kind):
-        raise error("sreport", "a yard has no reservations")
+        raise make_stop("sreport", "a yard has no reservations")
     kinds = [each for each in ("cluster", "job", "user") if kind and each.startswith(kind)]
     if not kinds:
         raise Stop(f"sreport: error: invalid keyword: {rest[0]}")
@@ -203,7 +205,7 @@ def _report(rest: Sequence[str]) -> SreportKind:
             return each
     for other, what in _ELSEWHERE.items():
         if other.startswith(name):
-            raise error("sreport", f"a yard has no {what}: use labels, and `yard cost --by label:KEY`")
+            raise make_stop("sreport", f"a yard has no {what}: use labels, and `yard cost --by label:KEY`")
     valid = ", ".join([each.name for each in REPORTS if each.kind == kinds[0]])
     raise Stop(f"sreport: error: Not valid report {rest[1]}", f"Valid {kinds[0]} reports are: {valid}")
 
@@ -230,7 +232,7 @@ def _asked(given: Read, now_ms: int) -> Asked:
     how = (given.last("time") or "minutes").lower()
     form = next((each for each in _FORMATS if _fits(how, each[0], each[1])), None)
     if form is None:
-        raise error(
+        raise make_stop(
             "sreport", f"unknown time format {how}; there is: {', '.join([each[0] for each in _FORMATS])}"
         )
     said = given.last("tres") or os.environ.get("SREPORT_TRES", "")
@@ -258,7 +260,7 @@ def _tres(said: str, report: SreportKind) -> list[str]:
     known = list(f.TRES) if "all" in names else [name for name in dict.fromkeys(names) if name in f.TRES]
     strange = [name for name in names if name not in f.TRES and name != "all"]
     if strange:
-        raise error("sreport", f"a yard counts cpu and gres/gpu, not {strange[0]}")
+        raise make_stop("sreport", f"a yard counts cpu and gres/gpu, not {strange[0]}")
     if report.kind == "job" and len(known) > 1:
         raise Stop(
             " Job report only supports a single --tres type.",
@@ -272,11 +274,11 @@ def _times(start: str, end: str, now_ms: int) -> tuple[int, int]:
     today = _midnight_ms(now_ms)
     first_ms, last_ms = _moment("start", start) if start else 0, _moment("end", end) if end else now_ms
     if start and end and last_ms < first_ms:
-        raise error("sreport", f"end={end} is before start={start}")
+        raise make_stop("sreport", f"end={end} is before start={start}")
     if first_ms < 0 or last_ms < 0:
-        raise error("sreport", f"{f'start={start}' if first_ms < 0 else f'end={end}'} is before 1970")
+        raise make_stop("sreport", f"{f'start={start}' if first_ms < 0 else f'end={end}'} is before 1970")
     if first_ms > now_ms:
-        raise error("sreport", f"start={start} is still to come")
+        raise make_stop("sreport", f"start={start} is still to come")
     until_ms = _hour_ms(min(_moment("end", end), now_ms)) if end else today
     from_ms = _hour_ms(_moment("start", start)) if start else _midnight_ms(today - 1)
     return from_ms, max(until_ms, from_ms + _HOUR_MS)
@@ -284,7 +286,7 @@ def _times(start: str, end: str, now_ms: int) -> tuple[int, int]:
 
 def _moment(name: str, text: str) -> int:
     try:
-        return moment_ms(text)
+        return parse_moment_ms(text)
     except ValueError:
         raise Stop(f"sreport: error: Invalid time specification (pos=0): {name}={text}") from None
 
@@ -329,32 +331,32 @@ def _table(asked: Asked, reply: Mapping[str, Any]) -> list[str]:
     cells = []
     for part in asked.listed("format") or default.split(","):
         word, _, width = part.partition("%")
-        field = f.named(known, word)
+        field = f.find_field(known, word)
         if field is None:
             raise Stop(f"sreport: error: Unknown field '{word}'")
         if field.shows == "energy" and "format" in asked.values:
             print("sreport: a yard counts no energy here, so it is 0; `yard cost` has it", file=sys.stderr)
         cells.append(_cell(asked, field, rows, width))
     head = [_RULE, title, asked.usage_said, _RULE] if asked.header else []
-    return head + cell_lines(cells, rows, asked.parsable, header=asked.header)
+    return head + format_cells(cells, rows, asked.parsable, header=asked.header)
 
 
-def _rows(asked: Asked, reply: Mapping[str, Any]) -> list[f.Row]:
+def _rows(asked: Asked, reply: Mapping[str, Any]) -> list[f.ReportRow]:
     name = asked.report.name
     if name == "utilization":
-        return f.utilization(reply, asked.tres, asked.wanted)
+        return f.sum_utilization(reply, asked.tres, asked.wanted)
     if name == "accountutilizationbyuser":
-        return f.by_account(reply, asked.tres, asked.wanted, "tree" in asked.flags)
+        return f.sum_by_account(reply, asked.tres, asked.wanted, "tree" in asked.flags)
     if name == "userutilizationbyaccount":
         # Slurm goes by cores here, whatever is shown.
-        return f.by_user(reply, asked.tres, asked.wanted, "cpu")
+        return f.sum_by_user(reply, asked.tres, asked.wanted, "cpu")
     most = asked.values.get("topcount") or str(_TOP)
     if not most.isdecimal():
         raise Stop(f"sreport: error: Invalid value for TopCount ({most})")
-    return f.by_user(reply, asked.tres, asked.wanted, asked.tres[0], "group" in asked.flags, int(most))
+    return f.sum_by_user(reply, asked.tres, asked.wanted, asked.tres[0], "group" in asked.flags, int(most))
 
 
-def _cell(asked: Asked, field: f.Field, rows: Sequence[f.Row], width: str) -> Cell:
+def _cell(asked: Asked, field: f.Field, rows: Sequence[f.ReportRow], width: str) -> Cell:
     shows = field.shows
     wide = int(width) if width.lstrip("-").isdecimal() else 0
     if shows == "account" and "tree" in asked.flags:
@@ -363,7 +365,7 @@ def _cell(asked: Asked, field: f.Field, rows: Sequence[f.Row], width: str) -> Ce
         most = max([row.amounts[shows][0] for row in rows if shows in row.amounts], default=0)
         wide = wide or asked.width(most)
 
-    def text(row: f.Row) -> str:
+    def text(row: f.ReportRow) -> str:
         if shows in row.amounts:
             return asked.amount(*row.amounts[shows])
         return _proper(row.texts.get("login", "")) if shows == "proper" else row.texts.get(shows, "")
@@ -384,11 +386,11 @@ def _sizes(asked: Asked, reply: Mapping[str, Any]) -> list[str]:
     tres, counted = asked.tres[0], "printjobcount" in asked.flags
     each_size = "individual".startswith(asked.values.get("grouping", "-").lower())
     bounds, heads = _groups(asked, reply, each_size)
-    rows = f.sizes(reply, tres, asked.wanted, bounds, flat="flatview" in asked.flags)
+    rows = f.sum_by_size(reply, tres, asked.wanted, bounds, flat="flatview" in asked.flags)
     cells: list[Cell] = []
     for part in asked.listed("format") or ["cluster", "account"]:
         word, _, width = part.partition("%")
-        field = f.named(f.JOB_FIELDS, word)
+        field = f.find_field(f.JOB_FIELDS, word)
         if field is None:
             raise Stop(f"sreport: error: Unknown field '{word}'")
         wide = int(width) if width.lstrip("-").isdecimal() else field.width
@@ -412,7 +414,7 @@ def _sizes(asked: Asked, reply: Mapping[str, Any]) -> list[str]:
     title = f"Job Sizes {asked.between} ({asked.seconds} secs)"
     kind = [f"TRES type is {asked.tres_said}"] if asked.tres_said else []
     head = [_RULE, title, *kind, units, _RULE] if asked.header else []
-    return head + cell_lines(cells, rows, asked.parsable, header=asked.header)
+    return head + format_cells(cells, rows, asked.parsable, header=asked.header)
 
 
 def _groups(

@@ -6,12 +6,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuyard.api.client import Client
-from gpuyard.cli.slurm.commands.following import at_terminal, attached, heed_signals, need_terminal, watched
+from gpuyard.cli.slurm.commands.following import (
+    attach_terminal,
+    heed_signals,
+    need_terminal,
+    terminal_request,
+    watch_output,
+)
 from gpuyard.cli.slurm.commands.sbatch import GRAMMAR as SBATCH
-from gpuyard.cli.slurm.commands.sbatch import allocated, take
-from gpuyard.cli.slurm.language.getopt import Grammar, Read, options, read
-from gpuyard.cli.slurm.language.ids import bad_id, wanted_id
-from gpuyard.cli.slurm.language.stopping import Stop, error
+from gpuyard.cli.slurm.commands.sbatch import submit_allocation, take
+from gpuyard.cli.slurm.language.getopt import Grammar, Read, parse_option_table, read
+from gpuyard.cli.slurm.language.ids import bad_id, parse_id
+from gpuyard.cli.slurm.language.stopping import Stop, make_stop
 from gpuyard.errors import BadInput
 
 if TYPE_CHECKING:
@@ -20,7 +26,7 @@ if TYPE_CHECKING:
 _NOT_SRUNS = frozenset(
     {"array", "wrap", "parsable", "wait", "ignore-pbs", "batch", "get-user-env", "export-file", "test-only"}
 )
-_OWN = options(
+_OWN = parse_option_table(
     """
     label,l unbuffered,u pty? wait,W= immediate,I? kill-on-bad-exit,K? mpi= cpu-bind= relative,r= exact
     overlap jobid= no-allocate,Z threads,T= disable-status,X multi-prog preserve-env,E prolog= epilog=
@@ -59,13 +65,13 @@ def run(words: Sequence[str]) -> int:
         return 0
     for name, why in _REFUSED.items():
         if given.has(name):
-            raise error("srun", f"--{name} is not served: {why}")
+            raise make_stop("srun", f"--{name} is not served: {why}")
     if not given.rest:
         raise Stop("srun: fatal: No command given to execute.")
     if given.has("jobid") and given.last("jobid") != os.environ.get("SLURM_JOB_ID"):
         return _beside(given)
     if given.has("multi-prog") and not os.environ.get("YARD_JOB_ID"):
-        raise error("srun", "--multi-prog is served inside a job only: submit a script with sbatch")
+        raise make_stop("srun", "--multi-prog is served inside a job only: submit a script with sbatch")
     if os.environ.get("SLURM_JOB_ID") and os.environ.get("YARD_JOB_ID"):
         from gpuyard.cli.slurm.commands.stepping import run_step
 
@@ -75,21 +81,21 @@ def run(words: Sequence[str]) -> int:
 
 def _beside(given: Read) -> int:
     """Run the command inside a job that runs already, on what that job has."""
-    from gpuyard.cli.commands.inside.attach import in_shell
-    from gpuyard.cli.connection.piped import run as run_piped
+    from gpuyard.cli.commands.inside.attach import attach_shell
+    from gpuyard.cli.connection.piped_command import run as run_piped
 
     job = given.last("jobid")
-    if wanted_id(job) is None:
+    if parse_id(job) is None:
         raise bad_id("srun", job)
     tasks = given.last("ntasks") or "1"
     if tasks != "1" or (given.last("nodes") or "1") != "1":
-        raise error(
+        raise make_stop(
             "srun", "--jobid runs a command once, beside the job's first task: leave --ntasks and --nodes out"
         )
     with Client() as yard:
         if given.has("pty"):
             need_terminal("srun")
-            return in_shell(yard, job, given.rest)
+            return attach_shell(yard, job, given.rest)
         return run_piped(yard, job, given.rest, reads=given.last("input").lower() != "none")
 
 
@@ -103,8 +109,8 @@ def _allocated(given: Read) -> int:
         print(f"srun: warning: {warning.text}", file=sys.stderr)
     heed_signals()
     with Client() as yard:
-        job = allocated("srun", yard, fields, taken, lambda nodes: _asked(given, nodes)[1])
-        show = attached if given.has("pty") else watched
+        job = submit_allocation("srun", yard, fields, taken, lambda nodes: _asked(given, nodes)[1])
+        show = attach_terminal if given.has("pty") else watch_output
         return show("srun", yard, job, quiet=given.has("quiet"))
 
 
@@ -122,8 +128,8 @@ def _warn(given: Read) -> None:
 
 def _asked(given: Read, nodes: int = 0) -> tuple["Intake", dict[str, Any]]:
     """The options as they were read and as they are sent; with another number of nodes, where one is given."""
-    from gpuyard.api.connecting.surroundings import environment
-    from gpuyard.cli.slurm.commands.folding import as_gang
+    from gpuyard.api.connecting.surroundings import collect_environment
+    from gpuyard.cli.slurm.commands.folding import fold_into_gang
 
     own = {option.name for option in _OWN}
     kept = [f"--{name}" + (f"={value}" if value else "") for name, value in given.given if name not in own]
@@ -131,22 +137,22 @@ def _asked(given: Read, nodes: int = 0) -> tuple["Intake", dict[str, Any]]:
         taken = take([*kept, *([f"--nodes={nodes}"] if nodes else []), "--wrap=true"], "", "", ())
     except Stop as stop:
         raise Stop(*[line.replace("sbatch: ", "srun: ", 1) for line in stop.lines], code=stop.code) from None
-    gang = as_gang(taken)
+    gang = fold_into_gang(taken)
     try:
         fields = {"cwd": os.getcwd()} | gang.request()
     except BadInput as wrong:
-        raise error("srun", f"Unable to allocate resources: {wrong.message}") from None
+        raise make_stop("srun", f"Unable to allocate resources: {wrong.message}") from None
     del fields["script"]
     fields["command"] = [*_bound(given), *given.rest]
     if not given.has("job-name"):
-        from gpuyard.intake.names import job_name
+        from gpuyard.intake.names import mend_job_name
 
-        fields["name"] = job_name(os.path.basename(given.rest[0]))
+        fields["name"] = mend_job_name(os.path.basename(given.rest[0]))
     if not given.has("output"):
         fields.pop("stdout", None)
-    fields["env"] = gang.environment(environment())
+    fields["env"] = gang.environment(collect_environment())
     if given.has("pty"):
-        fields = at_terminal(fields)
+        fields = terminal_request(fields)
     return taken, fields
 
 

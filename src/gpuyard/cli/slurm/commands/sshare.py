@@ -5,15 +5,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gpuyard.api.client import Client
-from gpuyard.cli.slurm.language.columns import Cell, Parsable, cell_lines
-from gpuyard.cli.slurm.language.getopt import Grammar, Read, options, read
+from gpuyard.cli.slurm.language.columns import Cell, Parsable, format_cells
+from gpuyard.cli.slurm.language.getopt import Grammar, Read, parse_option_table, read
 from gpuyard.cli.slurm.language.ids import user_name
 from gpuyard.cli.slurm.language.pools import Pools
-from gpuyard.cli.slurm.language.stopping import error
+from gpuyard.cli.slurm.language.stopping import make_stop
 
 GRAMMAR = Grammar(
     "sshare",
-    options(
+    parse_option_table(
         """
         accounts,A= all,a clusters,M= format,o= help long,l noheader,n parsable,p parsable2,P partition,m
         uid,u= usage user=:uid Users,U verbose,v version,V
@@ -29,7 +29,7 @@ LONG = "account,user,rawshares,normshares,rawusage,normusage,effectvusage,fairsh
 _PPM = 1_000_000
 
 
-class Row(NamedTuple):
+class ShareRow(NamedTuple):
     """A tenant at its depth; a user if it is an end of the tree and has a user's name."""
 
     account: str
@@ -73,13 +73,13 @@ def run(words: Sequence[str]) -> int:
     given = read(GRAMMAR, words)
     for name in ("clusters", "partition"):
         if given.has(name):
-            raise error("sshare", f"--{name} is not served by a yard")
+            raise make_stop("sshare", f"--{name} is not served by a yard")
     cells = _cells(given)
     with Client() as yard:
         rows = rows_of(yard.share()["tenants"])
         if given.has("accounts"):
             rows = _of_accounts(rows, given.listed("accounts"), Pools.of_fleet(yard.fleet()))
-    lines = cell_lines(cells, _wanted(rows, given), _how(given), header=not given.has("noheader"))
+    lines = format_cells(cells, _wanted(rows, given), _how(given), header=not given.has("noheader"))
     if lines:
         print("\n".join(lines))
     return 0
@@ -91,7 +91,7 @@ def _cells(given: Read) -> list[Cell]:
         name, _, width = part.strip().partition("%")
         found = CELLS.get(name.lower())
         if found is None or (width and not width.isdecimal()):
-            raise error("sshare", f'Invalid field requested: "{name}"')
+            raise make_stop("sshare", f'Invalid field requested: "{name}"')
         cells.append(found._replace(width=int(width)) if width else found)
     return cells
 
@@ -101,7 +101,7 @@ def _how(given: Read) -> Parsable:
     return Parsable(bare, "|", given.has("parsable") and not given.has("parsable2"))
 
 
-def rows_of(tenants: Sequence[Mapping[str, Any]]) -> list[Row]:
+def rows_of(tenants: Sequence[Mapping[str, Any]]) -> list[ShareRow]:
     """The tree in its order, each tenant below the one it belongs to."""
     parents = {tenant["path"].rpartition("/")[0] for tenant in tenants}
     charged = {tenant["path"]: tenant["usage_milli_usd"] + tenant["current_milli_usd"] for tenant in tenants}
@@ -115,7 +115,9 @@ def rows_of(tenants: Sequence[Mapping[str, Any]]) -> list[Row]:
         # A tenant's own jobs, beside those of the tenants below it, are listed under a dash.
         user = "" if not leaf or name == "-" else name
         of_all = charged[path] / charged[""] if charged.get("") else 0
-        rows.append(Row(account, user, tenant["depth"], tenant, charged[path], of_all, factors.get(path)))
+        rows.append(
+            ShareRow(account, user, tenant["depth"], tenant, charged[path], of_all, factors.get(path))
+        )
     return rows
 
 
@@ -139,13 +141,13 @@ def _factors(tenants: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {path: (len(order) - rank) / len(order) for rank, path in enumerate(order)}
 
 
-def _of_accounts(rows: list[Row], names: Sequence[str], pools: Pools) -> list[Row]:
+def _of_accounts(rows: list[ShareRow], names: Sequence[str], pools: Pools) -> list[ShareRow]:
     """Tenants with one of these names in their path, and those with such a name in yard.yaml."""
     paths = [(row, row.tenant["path"]) for row in rows]
     return [row for row, path in paths if set(names) & set(path.split("/")) or pools.of_account(path, names)]
 
 
-def _wanted(rows: list[Row], given: Read) -> list[Row]:
+def _wanted(rows: list[ShareRow], given: Read) -> list[ShareRow]:
     users = set(given.listed("uid")) or ({user_name()} if given.has("Users") else set())
     if users:
         rows = [row for row in rows if row.user in users or (not row.user and not given.has("Users"))]

@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpuyard.api.client import Client, Refused
-from gpuyard.cli.slurm.language.columns import Cell, Parsable, cell_lines
-from gpuyard.cli.slurm.language.getopt import Grammar, Read, options, read
-from gpuyard.cli.slurm.language.ids import WantedJobs, wanted_ids
-from gpuyard.cli.slurm.language.stopping import Stop, error
-from gpuyard.cli.slurm.language.times import full_span
-from gpuyard.cli.slurm.language.usage import Usage, of_job, size
+from gpuyard.cli.slurm.language.columns import Cell, Parsable, format_cells
+from gpuyard.cli.slurm.language.getopt import Grammar, Read, parse_option_table, read
+from gpuyard.cli.slurm.language.ids import WantedJobs, parse_ids
+from gpuyard.cli.slurm.language.stopping import Stop, make_stop
+from gpuyard.cli.slurm.language.times import full_span_text
+from gpuyard.cli.slurm.language.usage import Usage, measure_job, used_memory_text
 
 GRAMMAR = Grammar(
     "sstat",
-    options(
+    parse_option_table(
         """
         allsteps,a fields=:format format,o= help,h helpformat,e jobs,j= noconvert noheader,n parsable,p parsable2,P
         pidformat,i usage verbose,v version,V
@@ -27,7 +27,7 @@ the job, and MaxRSS, the peak of the largest one. You see your own jobs; root se
 DEFAULT = "jobid,ntasks,avecpu,averss,maxrss,avevmsize"
 
 
-class Line(NamedTuple):
+class SstatLine(NamedTuple):
     """A job and what it uses."""
 
     label: str
@@ -37,11 +37,11 @@ class Line(NamedTuple):
 _CELLS = (
     Cell("JobID", 12, lambda line: f"{line.label}.batch", left=True),
     Cell("NTasks", 8, lambda _: "1"),
-    Cell("AveCPU", 10, lambda line: full_span(int(line.usage.cpu_s))),
-    Cell("MinCPU", 10, lambda line: full_span(int(line.usage.cpu_s))),
-    Cell("AveRSS", 10, lambda line: size(line.usage.rss_kib)),
-    Cell("MaxRSS", 10, lambda line: size(line.usage.peak_kib)),
-    Cell("AveVMSize", 10, lambda line: size(line.usage.virtual_kib)),
+    Cell("AveCPU", 10, lambda line: full_span_text(int(line.usage.cpu_s))),
+    Cell("MinCPU", 10, lambda line: full_span_text(int(line.usage.cpu_s))),
+    Cell("AveRSS", 10, lambda line: used_memory_text(line.usage.rss_kib)),
+    Cell("MaxRSS", 10, lambda line: used_memory_text(line.usage.peak_kib)),
+    Cell("AveVMSize", 10, lambda line: used_memory_text(line.usage.virtual_kib)),
 )
 CELLS = {cell.head.lower(): cell for cell in _CELLS}
 
@@ -53,10 +53,10 @@ def run(words: Sequence[str]) -> int:
         print(" ".join([f"{cell.head:<19}" for cell in _CELLS]).rstrip())
         return 0
     if given.has("pidformat"):
-        raise error("sstat", "--pidformat is not served by a yard")
-    ids = wanted_ids("sstat", ",".join([given.last("jobs"), *given.rest]))
+        raise make_stop("sstat", "--pidformat is not served by a yard")
+    ids = parse_ids("sstat", ",".join([given.last("jobs"), *given.rest]))
     if not ids:
-        raise error("sstat", "You didn't give me any jobs to stat.")
+        raise make_stop("sstat", "You didn't give me any jobs to stat.")
     cells = _cells(given)
     with Client() as yard:
         lines = [_line(yard, wanted) for wanted in ids]
@@ -65,7 +65,7 @@ def run(words: Sequence[str]) -> int:
         "|",
         given.has("parsable") and not given.has("parsable2"),
     )
-    print("\n".join(cell_lines(cells, lines, how, header=not given.has("noheader"))))
+    print("\n".join(format_cells(cells, lines, how, header=not given.has("noheader"))))
     return 0
 
 
@@ -75,14 +75,14 @@ def _cells(given: Read) -> list[Cell]:
         name, _, width = part.strip().lower().partition("%")
         cell = CELLS.get(name)
         if cell is None or (width and not width.isdecimal()):
-            raise error(
+            raise make_stop(
                 "sstat", f'Invalid field requested: "{name}"; `sstat -e` lists the fields that a yard has'
             )
         found.append(cell._replace(width=int(width)) if width else cell)
     return found
 
 
-def _line(yard: Client, wanted: WantedJobs) -> Line:
+def _line(yard: Client, wanted: WantedJobs) -> SstatLine:
     try:
         job = yard.job(wanted.label, explain=False)
     except Refused as refusal:
@@ -91,11 +91,11 @@ def _line(yard: Client, wanted: WantedJobs) -> Line:
         raise Stop("sstat: error: Invalid job id specified") from None
     if job["state"] not in ("RUNNING", "SUSPENDED"):
         raise Stop(f"sstat: error: no steps running for job {wanted.label}")
-    usage = of_job(job["id"], job["started_ms"] or 0)
+    usage = measure_job(job["id"], job["started_ms"] or 0)
     if usage is None:
         where = ", ".join(dict.fromkeys(job["nodes"]))
-        raise error(
+        raise make_stop(
             "sstat",
             f"job {wanted.label} runs on {where}, and only its owner there, or root, can see what it uses",
         )
-    return Line(job["label"], usage)
+    return SstatLine(job["label"], usage)

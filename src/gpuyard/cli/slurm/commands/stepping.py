@@ -8,10 +8,10 @@ import time
 from collections.abc import Mapping, Sequence
 
 from gpuyard.cli.slurm.language.getopt import Read
-from gpuyard.cli.slurm.language.step_asks import no_step, read_ask, with_variables
-from gpuyard.cli.slurm.language.stopping import Stop, error
+from gpuyard.cli.slurm.language.step_asks import add_variables, no_step, read_ask
+from gpuyard.cli.slurm.language.stopping import Stop, make_stop
 from gpuyard.engines import patterns
-from gpuyard.engines.local.steps.environments import TaskPlan, task_plans
+from gpuyard.engines.local.steps.environments import TaskPlan, plan_tasks
 from gpuyard.engines.local.steps.grants import (
     BUSY,
     GRES,
@@ -19,11 +19,11 @@ from gpuyard.engines.local.steps.grants import (
     NodeGrant,
     RoomNode,
     StepAsk,
-    number_of_nodes,
+    count_nodes,
 )
 from gpuyard.engines.local.steps.live_steps import LiveSteps, NoRoom, pause
 from gpuyard.engines.local.steps.running import Files, Manner, Tasks
-from gpuyard.intake.sbatch.amounts import minutes
+from gpuyard.intake.sbatch.amounts import parse_minutes
 from gpuyard.intake.sbatch.exports import export
 
 _SERVED = frozenset(
@@ -48,7 +48,7 @@ _PMI = ("none", "list")
 
 def run_step(given: Read) -> int:
     """Start the step's processes, wait for all, and end with the highest exit code."""
-    read = with_variables(given, os.environ)
+    read = add_variables(given, os.environ)
     _warn(given, read)
     try:
         ledger = LiveSteps(os.environ)
@@ -86,23 +86,23 @@ def _check_types(ask: StepAsk, nodes: tuple[RoomNode, ...]) -> None:
     models = {node.gpu_model for node in nodes if node.gpus and node.gpu_model}
     if not ask.gpu_types or not models:
         return
-    from gpuyard.model.gpu_names import mig_profile, models_called
+    from gpuyard.model.gpu_names import find_models, parse_mig_profile
 
     for kind in ask.gpu_types:
-        if not mig_profile(kind) and not models & set(models_called(kind)):
+        if not parse_mig_profile(kind) and not models & set(find_models(kind)):
             raise _refused(Never(f"the job's GPUs are {', '.join(sorted(models))}, not {kind}", GRES))
 
 
 def _refused(never: Never) -> Stop:
     *first, last = never.lines
     if last.startswith(("Only allocated", "Hostlist")):
-        return error("srun", last)
+        return make_stop("srun", last)
     return Stop(*[f"srun: error: {line}" for line in first], *no_step(last).lines)
 
 
 def _tell_nodes(ask: StepAsk, room: int) -> None:
     wanted = ask.nodes_min or (room if room > 1 else 1)
-    if ask.tasks < wanted and number_of_nodes(ask, room, room) < wanted:
+    if ask.tasks < wanted and count_nodes(ask, room, room) < wanted:
         print(
             f"srun: Warning: can't run {ask.tasks} processes on {wanted} nodes, setting nnodes to {ask.tasks}",
             file=sys.stderr,
@@ -136,9 +136,9 @@ def _ran(
     read: Read, ask: StepAsk, step: int, granted: tuple[NodeGrant, ...], nodes: tuple[RoomNode, ...]
 ) -> int:
     try:
-        plans = task_plans(step, ask, granted, nodes, _base(read))
+        plans = plan_tasks(step, ask, granted, nodes, _base(read))
     except ValueError as wrong:
-        raise error("srun", f"Invalid --gpu-bind argument: {wrong}") from None
+        raise make_stop("srun", f"Invalid --gpu-bind argument: {wrong}") from None
     job = os.environ.get("SLURM_JOB_ID", "")
     manner = Manner(
         argvs=_commands(read, len(plans)),
@@ -154,7 +154,7 @@ def _ran(
     try:
         return Tasks(f"{job}.{step}", plans, files, manner, _tell).run()
     except OSError as wrong:
-        raise error("srun", f"Could not open file {wrong.filename}: {wrong.strerror}") from None
+        raise make_stop("srun", f"Could not open file {wrong.filename}: {wrong.strerror}") from None
 
 
 def _tell(line: str) -> None:
@@ -168,7 +168,7 @@ def _base(read: Read) -> dict[str, str]:
     try:
         said = export(read.last("export"))
     except ValueError as wrong:
-        raise error("srun", f"--export {wrong}", 255) from None
+        raise make_stop("srun", f"--export {wrong}", 255) from None
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -185,16 +185,18 @@ def _commands(read: Read, tasks: int) -> list[list[str]]:
         with open(read.rest[0], encoding="utf-8") as file:
             return commands(file.read(), tasks)
     except OSError as wrong:
-        raise error("srun", f"unable to open configuration file {read.rest[0]}: {wrong.strerror}") from None
+        raise make_stop(
+            "srun", f"unable to open configuration file {read.rest[0]}: {wrong.strerror}"
+        ) from None
     except ValueError as wrong:
-        raise error("srun", f"{read.rest[0]}: {wrong}") from None
+        raise make_stop("srun", f"{read.rest[0]}: {wrong}") from None
 
 
 def _minutes(read: Read) -> int:
     try:
-        return minutes(read.last("time")) if read.has("time") else 0
+        return parse_minutes(read.last("time")) if read.has("time") else 0
     except ValueError as wrong:
-        raise error("srun", f"--time {wrong}", 255) from None
+        raise make_stop("srun", f"--time {wrong}", 255) from None
 
 
 def _files(read: Read, plan: TaskPlan, step: int, environment: Mapping[str, str]) -> Files:

@@ -7,7 +7,7 @@ between the fields is printed as it is.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gpuyard.cli.terminal.shown import shown
+from gpuyard.cli.terminal.visible_text import visible_text
 
 LONG_WIDTH = 20
 """The width of a field of -O that gives none."""
@@ -58,13 +58,13 @@ class Format(NamedTuple):
         """One for each job or node."""
         template = self._template([column.template(cut=column.field.cut) for column in self.columns])
         texts = [column.field.text for column in self.columns]
-        return [template % tuple([shown(text(thing)) for text in texts]) for thing in things]
+        return [template % tuple([visible_text(text(thing)) for text in texts]) for thing in things]
 
     def _template(self, parts: list[str]) -> str:
         return self.before.replace("%", "%%") + "".join(parts)
 
 
-def short_format(text: str, fields: Mapping[str, Field]) -> Format:
+def parse_short_format(text: str, fields: Mapping[str, Field]) -> Format:
     """The format of `%.18i %R`. A letter that means nothing stays as it is and is named in `unknown`."""
     before, *parts = text.replace("%%", "\0").split("%")
     found = Format(before.replace("\0", "%"), [], [])
@@ -88,7 +88,7 @@ def short_format(text: str, fields: Mapping[str, Field]) -> Format:
     return found._replace(before=lead)
 
 
-def long_format(text: str, fields: Mapping[str, Field]) -> Format:
+def parse_long_format(text: str, fields: Mapping[str, Field]) -> Format:
     """The format of `JobID:10,Name:.20,State:8 |`: the width after a colon, and after it the separator."""
     found = Format("", [], [])
     for part in text.split(","):
@@ -140,7 +140,7 @@ class Parsable(NamedTuple):
     """-p ends each line with the delimiter, -P does not."""
 
 
-def cell_lines(
+def format_cells(
     cells: Sequence[Cell], things: Sequence[Any], how: Parsable, *, header: bool = True
 ) -> list[str]:
     """A table as `sacct` and `sshare` print it."""
@@ -150,9 +150,11 @@ def cell_lines(
         if header:
             lines.append(how.delimiter.join([cell.head for cell in cells]) + end)
         return lines + [
-            how.delimiter.join([shown(cell.text(thing)) for cell in cells]) + end for thing in things
+            how.delimiter.join([visible_text(cell.text(thing)) for cell in cells]) + end for thing in things
         ]
     if header:
         lines.append("".join([cell.heading() + " " for cell in cells]))
         lines.append("".join(["-" * cell.wide + " " for cell in cells]))
-    return lines + ["".join([cell.put(shown(cell.text(thing))) + " " for cell in cells]) for thing in things]
+    return lines + [
+        "".join([cell.put(visible_text(cell.text(thing))) + " " for cell in cells]) for thing in things
+    ]

@@ -13,7 +13,7 @@ _OF_PLUGINS = ("--container-", "--no-container-")
 _WRITTEN = re.compile(r"([A-Za-z0-9_-]+)(?:,(.))?([=?]?)(?::([a-z-]+))?")
 
 
-def options(text: str) -> tuple[Opt, ...]:
+def parse_option_table(text: str) -> tuple[Opt, ...]:
     """A table of options, written as `name,letter=`: `=` takes a value, `?` may take one, `:other` is another name."""
     found = []
     for word in text.split():

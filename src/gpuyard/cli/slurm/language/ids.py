@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from gpuyard.cli.slurm.language.jobs import SlurmJob
-from gpuyard.cli.slurm.language.stopping import Stop, error
+from gpuyard.cli.slurm.language.stopping import Stop, make_stop
 
 _ID = re.compile(r"([1-9][0-9]{0,17})(?:_(?:([0-9]{1,9})|\[([0-9,:-]+)(?:%[0-9]+)?\]))?(?:\.[A-Za-z0-9]+)?")
 
@@ -34,7 +34,7 @@ class WantedJobs(NamedTuple):
         return self.id in (job.id, job.array_id)
 
 
-def wanted_id(text: str) -> WantedJobs | None:
+def parse_id(text: str) -> WantedJobs | None:
     """One id; None: it is none."""
     match = _ID.fullmatch(text)
     if match is None:
@@ -42,10 +42,10 @@ def wanted_id(text: str) -> WantedJobs | None:
     if match[2]:
         return WantedJobs(int(match[1]), (int(match[2]),))
     if match[3]:
-        from gpuyard.intake.sbatch.arrays import array
+        from gpuyard.intake.sbatch.arrays import parse_array
 
         try:
-            written = array(match[3]).text
+            written = parse_array(match[3]).text
         except ValueError:
             return None
         found: list[int] = []
@@ -62,11 +62,11 @@ def split_ids(text: str) -> list[str]:
     return [part for part in re.split(r",(?![^\[]*\])", text) if part]
 
 
-def wanted_ids(program: str, text: str) -> list[WantedJobs]:
+def parse_ids(program: str, text: str) -> list[WantedJobs]:
     """Several, with commas; `Stop` if one is none."""
     found = []
     for part in split_ids(text):
-        wanted = wanted_id(part)
+        wanted = parse_id(part)
         if wanted is None:
             raise bad_id(program, part)
         found.append(wanted)
@@ -75,7 +75,7 @@ def wanted_ids(program: str, text: str) -> list[WantedJobs]:
 
 def bad_id(program: str, text: str) -> Stop:
     """It is no id."""
-    return error(program, f"Invalid job id: {text}" if program == "squeue" else f"Invalid job id {text}")
+    return make_stop(program, f"Invalid job id: {text}" if program == "squeue" else f"Invalid job id {text}")
 
 
 def user_name() -> str:

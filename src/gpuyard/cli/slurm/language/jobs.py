@@ -5,8 +5,8 @@ from functools import cache
 from typing import Any
 
 from gpuyard.cli.slurm.language.pools import Pools
-from gpuyard.cli.slurm.language.words import reason, state_of
-from gpuyard.engines.name_lists import folded, indices_folded, natural
+from gpuyard.cli.slurm.language.words import slurm_reason, slurm_state
+from gpuyard.engines.name_lists import fold_indices, fold_names, natural_key
 
 
 class SlurmJob:
@@ -122,12 +122,12 @@ class SlurmJob:
         if not self.indices:
             return str(self.array_index)
         limit = f"%{self.array_limit}" if self.array_limit else ""
-        return indices_folded(self.indices) + limit
+        return fold_indices(self.indices) + limit
 
     @property
     def reason(self) -> str:
         """Why it waits, in a word of Slurm's."""
-        return reason(self.said) if self.state == "PENDING" else "None"
+        return slurm_reason(self.said) if self.state == "PENDING" else "None"
 
     @property
     def nodelist(self) -> str:
@@ -147,7 +147,7 @@ class SlurmJob:
     def tres(self) -> str:
         """What it holds or asks for, as Slurm writes it."""
         memory = self.memory_mib * self.tasks
-        parts = [f"cpu={self.cpu_count}", *([f"mem={size(memory)}"] if memory else [])]
+        parts = [f"cpu={self.cpu_count}", *([f"mem={memory_text(memory)}"] if memory else [])]
         parts += [f"node={self.node_count}", f"billing={self.cpu_count}"]
         kind, count = self._gres()
         parts += [f"gres/{kind}={count}"] if count else []
@@ -177,10 +177,10 @@ class SlurmJob:
 @cache
 def folded_nodes(names: tuple[str, ...]) -> str:
     """Names in order, in brackets. Many jobs have the same."""
-    return folded(sorted(names, key=natural))
+    return fold_names(sorted(names, key=natural_key))
 
 
-def size(mib: int) -> str:
+def memory_text(mib: int) -> str:
     """512M, 4G, 1.50T, as Slurm writes memory."""
     amount, unit = float(mib), "M"
     for larger in "GTP":
@@ -190,7 +190,7 @@ def size(mib: int) -> str:
     return f"{int(amount)}{unit}" if amount == int(amount) else f"{amount:.2f}{unit}"
 
 
-def of_queue(found: Mapping[str, Any], pools: Pools) -> list[SlurmJob]:
+def jobs_from_queue(found: Mapping[str, Any], pools: Pools) -> list[SlurmJob]:
     """The rows of a wide queue."""
     now_ms, jobs = found["at_ms"], []
     for row in found["rows"]:
@@ -207,7 +207,7 @@ def of_queue(found: Mapping[str, Any], pools: Pools) -> list[SlurmJob]:
         if job.masked:
             # An empty column would shift those behind it for scripts that count them.
             job.name = job.user = job.tenant = job.klass = "-"
-        job.state = state_of(state, attempt) if attempt != state else state
+        job.state = slurm_state(state, attempt) if attempt != state else state
         # A gang has a grant for every task, several of them on one node.
         job.nodes = list(dict.fromkeys(nodes.split(","))) if nodes else []
         job.asked_partition, job.partition = asked, pools.partition(job.nodes, asked or job.pools)
@@ -223,12 +223,12 @@ def _fewest(job: SlurmJob, pools: Pools) -> int:
     return pools.fewest_nodes(job.pools, job.gpu_models, job.gpus, tasks, job.cpus, job.memory_mib)
 
 
-def of_view(found: Mapping[str, Any], pools: Pools, now_ms: int) -> SlurmJob:
+def job_from_view(found: Mapping[str, Any], pools: Pools, now_ms: int) -> SlurmJob:
     """One job as `show` and the history have it."""
     job = SlurmJob()
     job.id, job.label, job.name = found["id"], found["label"], found["name"]
     job.tenant, job.user, job.klass = found["tenant"], found["user"], found["class"]
-    job.state = state_of(found["state"], found.get("attempt_state") or "")
+    job.state = slurm_state(found["state"], found.get("attempt_state") or "")
     job.said, job.gpus, job.tasks = found["reason"], found["gpus"], found["tasks"]
     job.cpus, job.memory_mib = found["cpus"], found["memory_mib"]
     job.nodes, job.gpus_each = list(dict.fromkeys(found["nodes"])), str(found.get("gpus_per_task", ""))

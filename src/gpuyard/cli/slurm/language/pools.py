@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gpuyard.wire.partition_names import listed, named
+from gpuyard.wire.partition_names import choose_partition, list_partitions
 
 _SIZE = ("pool", "gpu_model", "gpus", "cpus", "memory_mib")
 
@@ -31,13 +31,13 @@ class Pools:
         """A node of each size in each pool."""
         self._fewest: dict[tuple[Any, ...], int] = {}
         pools = sorted(set(self.of_node.values()))
-        self.listed = listed(pools, self._names)
+        self.listed = list_partitions(pools, self._names)
         """Partitions with their pools, as lists show them."""
         self.known = self.listed | {pool: (pool,) for pool in pools}
         """With the pools that lists leave out because scripts have another name for them."""
         self._told: dict[tuple[str, str], str] = {}
         """Answers so far: most of thousands of jobs have the same."""
-        self._all = ",".join(sorted({named(pool, "", self._names) for pool in pools}))
+        self._all = ",".join(sorted({choose_partition(pool, "", self._names) for pool in pools}))
 
     @classmethod
     def of_fleet(cls, fleet: Mapping[str, Any]) -> "Pools":
@@ -55,7 +55,7 @@ class Pools:
             if node in self.of_node:
                 key = (self.of_node[node], asked)
                 if key not in self._told:
-                    self._told[key] = named(*key, self._names)
+                    self._told[key] = choose_partition(*key, self._names)
                 return self._told[key]
         return asked or self._all
 

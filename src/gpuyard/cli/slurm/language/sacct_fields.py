@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 from gpuyard.cli.slurm.language.columns import Cell
-from gpuyard.cli.slurm.language.jobs import SlurmJob, size
-from gpuyard.cli.slurm.language.squeue_fields import group_of, uid_of
-from gpuyard.cli.slurm.language.times import full_span, stamp
+from gpuyard.cli.slurm.language.jobs import SlurmJob, memory_text
+from gpuyard.cli.slurm.language.squeue_fields import find_group, find_uid
+from gpuyard.cli.slurm.language.times import full_span_text, moment_text
 
 DEFAULT = "jobid,jobname,partition,account,alloccpus,state,exitcode"
 BRIEF = "jobid,state,exitcode"
@@ -15,7 +15,7 @@ LONG = "jobid,jobidraw,jobname,partition,ntasks,alloccpus,elapsed,state,exitcode
 _SIGNALS = range(129, 193)
 
 
-class Line(NamedTuple):
+class SacctLine(NamedTuple):
     """A job, or its batch step."""
 
     job: SlurmJob
@@ -26,16 +26,16 @@ class Line(NamedTuple):
     """The CPU time that it took, likewise."""
 
 
-def state(line: Line) -> str:
+def state(line: SacctLine) -> str:
     """The state, with the uid that cancelled the job if it is known; for the job only, not for its step."""
     job = line.job
     if job.state == "CANCELLED" and not line.step:
         user = job.said.partition("cancelled by ")[2].partition(" ")[0] or job.user
-        return f"CANCELLED by {uid_of(user)}" if uid_of(user) >= 0 else "CANCELLED"
+        return f"CANCELLED by {find_uid(user)}" if find_uid(user) >= 0 else "CANCELLED"
     return job.state
 
 
-def exit_code(line: Line) -> str:
+def exit_code_text(line: SacctLine) -> str:
     """`3:0` for exit code 3, `0:15` for signal 15."""
     job = line.job
     code = job.exit_code or 0
@@ -46,20 +46,20 @@ def exit_code(line: Line) -> str:
     return f"0:{code - 128}" if code in _SIGNALS else f"{code}:0"
 
 
-def _of_job(text: str, line: Line) -> str:
+def _of_job(text: str, line: SacctLine) -> str:
     """Something that a step does not have."""
     return "" if line.step else text
 
 
 def _limit(job: SlurmJob) -> str:
-    return full_span(job.limit_s) if job.limit_s else "UNLIMITED"
+    return full_span_text(job.limit_s) if job.limit_s else "UNLIMITED"
 
 
 def _memory(job: SlurmJob) -> str:
-    return size(job.memory_mib * job.tasks) if job.memory_mib else "0"
+    return memory_text(job.memory_mib * job.tasks) if job.memory_mib else "0"
 
 
-def _held(line: Line) -> str:
+def _held(line: SacctLine) -> str:
     return line.job.tres() if line.job.started_ms else ""
 
 
@@ -70,16 +70,16 @@ _CELLS: tuple[Cell, ...] = (
     Cell("AllocNodes", 10, lambda line: str(len(line.job.nodes))),
     Cell("AllocTRES", 10, _held),
     Cell("Cluster", 10, lambda _: "yard"),
-    Cell("CPUTime", 10, lambda line: full_span(line.job.ran_s * line.job.cpu_count)),
+    Cell("CPUTime", 10, lambda line: full_span_text(line.job.ran_s * line.job.cpu_count)),
     Cell("CPUTimeRAW", 10, lambda line: str(line.job.ran_s * line.job.cpu_count)),
     Cell("DerivedExitCode", 15, lambda line: _of_job("0:0", line)),
-    Cell("Elapsed", 10, lambda line: full_span(line.job.ran_s)),
+    Cell("Elapsed", 10, lambda line: full_span_text(line.job.ran_s)),
     Cell("ElapsedRaw", 10, lambda line: str(line.job.ran_s)),
-    Cell("Eligible", 19, lambda line: stamp(max(line.job.submitted_ms, line.job.begin_ms))),
-    Cell("End", 19, lambda line: stamp(line.job.ended_ms, "Unknown")),
-    Cell("ExitCode", 8, exit_code),
-    Cell("GID", 6, lambda line: _of_job(str(group_of(line.job.user)[0]), line)),
-    Cell("Group", 9, lambda line: _of_job(group_of(line.job.user)[1], line)),
+    Cell("Eligible", 19, lambda line: moment_text(max(line.job.submitted_ms, line.job.begin_ms))),
+    Cell("End", 19, lambda line: moment_text(line.job.ended_ms, "Unknown")),
+    Cell("ExitCode", 8, exit_code_text),
+    Cell("GID", 6, lambda line: _of_job(str(find_group(line.job.user)[0]), line)),
+    Cell("Group", 9, lambda line: _of_job(find_group(line.job.user)[1], line)),
     Cell("JobID", 12, lambda line: line.job.shown_id + (".batch" if line.step else ""), left=True),
     Cell("JobIDRaw", 12, lambda line: str(line.job.id) + (".batch" if line.step else ""), left=True),
     Cell("JobName", 10, lambda line: "batch" if line.step else line.job.name),
@@ -97,13 +97,15 @@ _CELLS: tuple[Cell, ...] = (
     Cell("ReqNodes", 8, lambda line: str(line.job.node_count)),
     Cell("ReqTRES", 10, lambda line: _of_job(line.job.tres(), line)),
     Cell("Reserved", 10, lambda line: _of_job(_waited(line.job), line)),
-    Cell("Start", 19, lambda line: stamp(line.job.started_ms, "None" if line.job.ended_ms else "Unknown")),
+    Cell(
+        "Start", 19, lambda line: moment_text(line.job.started_ms, "None" if line.job.ended_ms else "Unknown")
+    ),
     Cell("State", 10, state),
-    Cell("Submit", 19, lambda line: stamp(line.job.started_ms if line.step else line.job.submitted_ms)),
+    Cell("Submit", 19, lambda line: moment_text(line.job.started_ms if line.step else line.job.submitted_ms)),
     Cell("Timelimit", 10, lambda line: _of_job(_limit(line.job), line)),
     Cell("TimelimitRaw", 10, lambda line: _of_job(str(line.job.limit_s // 60 or "UNLIMITED"), line)),
     Cell("TotalCPU", 10, lambda line: "" if line.cpu_s is None else _cpu_time(line.cpu_s)),
-    Cell("UID", 6, lambda line: _of_job(str(uid_of(line.job.user)), line)),
+    Cell("UID", 6, lambda line: _of_job(str(find_uid(line.job.user)), line)),
     Cell("User", 9, lambda line: _of_job(line.job.user, line)),
 )
 CELLS = {cell.head.lower(): cell for cell in _CELLS}
@@ -128,7 +130,7 @@ MEASURED = frozenset({"maxrss", "totalcpu"})
 def _cpu_time(seconds: float) -> str:
     """As Slurm has it: `00:07.250` below an hour, `01:02:03` from there on."""
     if seconds >= 3600:
-        return full_span(int(seconds))
+        return full_span_text(int(seconds))
     minutes, rest_ms = divmod(int(1000 * seconds), 60_000)
     return f"{minutes:02d}:{rest_ms // 1000:02d}.{rest_ms % 1000:03d}"
 
@@ -137,10 +139,10 @@ def _waited(job: SlurmJob) -> str:
     from gpuyard.core.jobs.records import waited_ms
 
     until_ms = job.started_ms or job.ended_ms or job.now_ms
-    return full_span(waited_ms(job.submitted_ms, until_ms, job.ran_ms) // 1000)
+    return full_span_text(waited_ms(job.submitted_ms, until_ms, job.ran_ms) // 1000)
 
 
-def cell(text: str) -> Cell | None:
+def find_cell(text: str) -> Cell | None:
     """`state`, `state%20` or `jobname%-5`; None: there is no such field. Names may be shortened."""
     name, _, width = text.strip().partition("%")
     name = name.lower()

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gpuyard.engines.name_lists import folded, natural
+from gpuyard.engines.name_lists import fold_names, natural_key
 
 STATES = {
     "idle": "idle", "mixed": "mix", "allocated": "alloc", "draining": "drng", "drained": "drain", "down": "down",
@@ -43,7 +43,7 @@ class SlurmNode(NamedTuple):
         return self.state in ("idle", "mixed", "allocated")
 
 
-def of_view(node: Mapping[str, Any]) -> SlurmNode:
+def node_from_view(node: Mapping[str, Any]) -> SlurmNode:
     """A node as the yard has it."""
     used = node["gpus"] - int(node["gpus_free"])
     cpus = round(node["cpus"])
@@ -82,7 +82,7 @@ class SinfoLine(NamedTuple):
     @property
     def nodelist(self) -> str:
         """Names, folded."""
-        return folded(sorted([node.name for node in self.nodes], key=natural))
+        return fold_names(sorted([node.name for node in self.nodes], key=natural_key))
 
     def sums(self, *parts: Iterable[int]) -> str:
         """Numbers with slashes."""
@@ -107,11 +107,11 @@ _ORDER = ("down", "draining", "drained", "mixed", "allocated", "idle")
 """As Slurm has them in a partition."""
 
 
-def groups_of(
+def group_nodes(
     nodes: Iterable[SlurmNode], partitions: Mapping[str, Sequence[str]], default: str, alike: Any
 ) -> list[SinfoLine]:
     """Lines: partitions, each with its pools, and in each the nodes that are alike."""
-    ordered = sorted(nodes, key=lambda node: (_ORDER.index(node.state), natural(node.name)))
+    ordered = sorted(nodes, key=lambda node: (_ORDER.index(node.state), natural_key(node.name)))
     found: dict[tuple[Any, ...], SinfoLine] = {}
     for name, pools in partitions.items():
         for node in [node for node in ordered if node.pool in pools]:

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from functools import cache
 
 from gpuyard.cli.slurm.language.columns import Field
-from gpuyard.cli.slurm.language.jobs import SlurmJob, size
-from gpuyard.cli.slurm.language.times import short_span, stamp
+from gpuyard.cli.slurm.language.jobs import SlurmJob, memory_text
+from gpuyard.cli.slurm.language.times import moment_text, short_span_text
 from gpuyard.cli.slurm.language.words import CODES
 
 DEFAULT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
@@ -15,7 +15,7 @@ START = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
 
 
 @cache
-def uid_of(user: str) -> int:
+def find_uid(user: str) -> int:
     """The uid of a user; -1: this machine does not know them."""
     try:
         return pwd.getpwnam(user).pw_uid
@@ -24,7 +24,7 @@ def uid_of(user: str) -> int:
 
 
 @cache
-def group_of(user: str) -> tuple[int, str]:
+def find_group(user: str) -> tuple[int, str]:
     """Number and name of a user's group."""
     import grp
 
@@ -39,26 +39,28 @@ def limit(job: SlurmJob) -> str:
     """The time limit."""
     if job.masked:
         return "N/A"
-    return short_span(job.limit_s) if job.limit_s else "UNLIMITED"
+    return short_span_text(job.limit_s) if job.limit_s else "UNLIMITED"
 
 
 def left(job: SlurmJob) -> str:
     """The time that is left of its limit."""
     if job.masked:
         return "N/A"
-    return short_span(job.limit_s - job.ran_s) if job.limit_s else "UNLIMITED"
+    return short_span_text(job.limit_s - job.ran_s) if job.limit_s else "UNLIMITED"
 
 
 def start(job: SlurmJob) -> str:
     """When it started, or is expected to."""
-    return stamp(job.started_ms or job.start_guess_ms or (job.begin_ms if job.state == "PENDING" else 0))
+    return moment_text(
+        job.started_ms or job.start_guess_ms or (job.begin_ms if job.state == "PENDING" else 0)
+    )
 
 
 def end(job: SlurmJob) -> str:
     """When it ended, or will at the latest."""
     if job.ended_ms or not job.started_ms:
-        return stamp(job.ended_ms)
-    return stamp(job.started_ms + job.limit_s * 1000) if job.limit_s else "NONE"
+        return moment_text(job.ended_ms)
+    return moment_text(job.started_ms + job.limit_s * 1000) if job.limit_s else "NONE"
 
 
 def where(job: SlurmJob) -> str:
@@ -84,7 +86,7 @@ def _no_answer(_: SlurmJob) -> str:
 
 
 def _minimum_memory(job: SlurmJob) -> str:
-    return size(job.memory_mib) if job.memory_mib else "0"
+    return memory_text(job.memory_mib) if job.memory_mib else "0"
 
 
 Text = Callable[[SlurmJob], str]
@@ -101,8 +103,8 @@ _TABLE: tuple[tuple[str, str, str, Text], ...] = (
     ("E", "dependency", "DEPENDENCY", lambda job: f"{job.waits_for}(unfulfilled)" if job.waits_for else "(null)"),
     ("f", "feature", "FEATURES", lambda job: job.gpu_models.replace(",", "|") or "(null)"),
     ("F", "arrayjobid", "ARRAY_JOB_ID", lambda job: str(job.array_id or job.id)),
-    ("g", "groupname", "GROUP", lambda job: group_of(job.user)[1]),
-    ("G", "groupid", "GROUP", lambda job: str(group_of(job.user)[0])),
+    ("g", "groupname", "GROUP", lambda job: find_group(job.user)[1]),
+    ("G", "groupid", "GROUP", lambda job: str(find_group(job.user)[0])),
     ("h", "oversubscribe", "OVER_SUBSCRIBE", lambda _: "OK"),
     ("i", "jobarrayid", "JOBID", lambda job: job.shown_id),
     ("j", "name", "NAME", lambda job: job.name),
@@ -111,7 +113,7 @@ _TABLE: tuple[tuple[str, str, str, Text], ...] = (
     ("l", "timelimit", "TIME_LIMIT", limit),
     ("L", "timeleft", "TIME_LEFT", left),
     ("m", "minmemory", "MIN_MEMORY", _minimum_memory),
-    ("M", "timeused", "TIME", lambda job: "N/A" if job.masked else short_span(job.ran_s)),
+    ("M", "timeused", "TIME", lambda job: "N/A" if job.masked else short_span_text(job.ran_s)),
     ("n", "reqnodes", "REQ_NODES", lambda _: ""),
     ("N", "nodelist", "NODELIST", lambda job: job.nodelist),
     ("P", "partition", "PARTITION", lambda job: job.partition),
@@ -122,9 +124,9 @@ _TABLE: tuple[tuple[str, str, str, Text], ...] = (
     ("t", "statecompact", "ST", lambda job: CODES[job.state]),
     ("T", "state", "STATE", lambda job: job.state),
     ("u", "username", "USER", lambda job: job.user),
-    ("U", "userid", "UID", lambda job: str(uid_of(job.user))),
+    ("U", "userid", "UID", lambda job: str(find_uid(job.user))),
     ("v", "reservation", "RESERVATION", _nothing),
-    ("V", "submittime", "SUBMIT_TIME", lambda job: stamp(job.submitted_ms)),
+    ("V", "submittime", "SUBMIT_TIME", lambda job: moment_text(job.submitted_ms)),
     ("w", "wckey", "WCKEY", _nothing),
     ("W", "licenses", "LICENSES", _nothing),
     ("x", "exc_nodes", "EXC_NODES", lambda _: ""),
@@ -139,7 +141,7 @@ _TABLE: tuple[tuple[str, str, str, Text], ...] = (
     ("", "exit_code", "EXIT_CODE", _exit_code),
     ("", "cpus-per-task", "CPUS_PER_TASK", lambda job: str(max(1, round(job.cpus)))),
     ("", "pendingtime", "PENDING_TIME", lambda job: str(((job.started_ms or job.now_ms) - job.submitted_ms) // 1000)),
-    ("", "eligibletime", "ELIGIBLE_TIME", lambda job: stamp(max(job.submitted_ms, job.begin_ms))),
+    ("", "eligibletime", "ELIGIBLE_TIME", lambda job: moment_text(max(job.submitted_ms, job.begin_ms))),
 )  # fmt: skip
 
 _WHOLE = frozenset({"timelimit", "timeleft", "timeused"})
@@ -176,7 +178,7 @@ KEYS: dict[str, Callable[[SlurmJob], object]] = {
     "t": _state_order,
     "T": _state_order,
     "u": lambda job: job.user,
-    "U": lambda job: uid_of(job.user),
+    "U": lambda job: find_uid(job.user),
     "j": lambda job: job.name,
     "a": lambda job: job.tenant,
     "M": lambda job: job.ran_s,
@@ -192,6 +194,6 @@ KEYS: dict[str, Callable[[SlurmJob], object]] = {
     "V": lambda job: job.submitted_ms,
     "q": lambda job: job.klass,
     "m": lambda job: job.memory_mib,
-    "g": lambda job: group_of(job.user)[1],
+    "g": lambda job: find_group(job.user)[1],
 }
 """What -S sorts by. `p` and `Q`, the priority, are the order in which the yard itself has its jobs."""

@@ -63,7 +63,7 @@ JOB_FIELDS = (
 )
 
 
-class Row(NamedTuple):
+class ReportRow(NamedTuple):
     """One line of a report."""
 
     texts: Mapping[str, str]
@@ -87,7 +87,7 @@ class Wanted(NamedTuple):
         return not self.users or name in self.users
 
 
-def named(fields: Sequence[Field], word: str) -> Field | None:
+def find_field(fields: Sequence[Field], word: str) -> Field | None:
     """The field of `format=` that a word stands for."""
     word = word.lower()
     return next(
@@ -122,7 +122,7 @@ def reported_s(cluster: Mapping[str, Any], tres: str) -> int:
     return sum([had[f"{kind}_ms"] // MS for kind in ("allocated", "down", "idle", "planned")])
 
 
-def utilization(reply: Mapping[str, Any], tres: Sequence[str], wanted: Wanted) -> list[Row]:
+def sum_utilization(reply: Mapping[str, Any], tres: Sequence[str], wanted: Wanted) -> list[ReportRow]:
     """What became of all that clusters had."""
     rows = []
     for cluster in _clusters(reply, wanted):
@@ -134,7 +134,7 @@ def utilization(reply: Mapping[str, Any], tres: Sequence[str], wanted: Wanted) -
             amounts = {kind: (had[f"{kind}_ms"] // MS, total) for kind in kinds}
             window_s = (reply["until_ms"] - reply["from_ms"]) // MS
             rows.append(
-                Row(
+                ReportRow(
                     {"cluster": cluster["cluster"], "tres": name, "count": str(had["count"])},
                     {
                         **amounts,
@@ -158,15 +158,15 @@ class _Sum:
             self.ms[tres] += line[time]
 
 
-def _used(cluster: Mapping[str, Any], tres: str, total: _Sum, texts: Mapping[str, str]) -> Row:
+def _used(cluster: Mapping[str, Any], tres: str, total: _Sum, texts: Mapping[str, str]) -> ReportRow:
     whole = reported_s(cluster, tres)
     shown = {"cluster": cluster["cluster"], "tres": tres, **texts}
-    return Row(shown, {"used": (total.ms[tres] // MS, whole), "energy": (0, 1)})
+    return ReportRow(shown, {"used": (total.ms[tres] // MS, whole), "energy": (0, 1)})
 
 
-def by_account(
+def sum_by_account(
     reply: Mapping[str, Any], tres: Sequence[str], wanted: Wanted, tree: bool = False
-) -> list[Row]:
+) -> list[ReportRow]:
     """Accounts as they are in the tree: each with its sum, its users, and then the accounts below it.
 
     `tree`: each is set in by its depth.
@@ -201,14 +201,14 @@ def _order(path: str, user: str) -> tuple[Any, ...]:
     return (*[(1, part) for part in parts], (0, user))
 
 
-def by_user(
+def sum_by_user(
     reply: Mapping[str, Any],
     tres: Sequence[str],
     wanted: Wanted,
     order: str,
     together: bool = False,
     most: int | None = None,
-) -> list[Row]:
+) -> list[ReportRow]:
     """Users by what they used, the most first: a line for each account of theirs, or all of them together.
 
     `order`: the resource that counts for that. `most`: of each cluster no more than so many.
@@ -244,7 +244,7 @@ class Sizes(NamedTuple):
     """Of all that the cluster's accounts had: seconds or jobs, and of how many."""
 
 
-def sizes(
+def sum_by_size(
     reply: Mapping[str, Any], tres: str, wanted: Wanted, bounds: Sequence[tuple[int, int | None]], flat: bool
 ) -> list[Sizes]:
     """How much time jobs of each size had, by account."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from gpuyard.cli.slurm.language.getopt import Read
-from gpuyard.cli.slurm.language.stopping import Stop, error
+from gpuyard.cli.slurm.language.stopping import Stop, make_stop
 from gpuyard.engines.local.steps.grants import StepAsk
 from gpuyard.intake.sbatch import amounts
 from gpuyard.intake.sbatch import gpus as gpu_amounts
@@ -28,7 +28,7 @@ _VARIABLES = {
 among them: they say what the job has, and a step that names less must not be read as one that asks for everything."""
 
 
-def with_variables(given: Read, environment: Mapping[str, str]) -> Read:
+def add_variables(given: Read, environment: Mapping[str, str]) -> Read:
     """The command line, with the options from variables in front, so that typed ones win."""
     more = [(name, environment[each]) for name, each in _VARIABLES.items() if environment.get(each)]
     switches = ("label", "overlap", "exact")
@@ -47,12 +47,12 @@ def read_ask(given: Read, environment: Mapping[str, str], ranks: int, nodes: int
     nobody: list[str] = []
     per_node = _number(given, "ntasks-per-node", 0)
     tasks_said = given.has("ntasks")
-    nodes_min, nodes_max = _value(given, "nodes", amounts.node_range, (0, 0))
+    nodes_min, nodes_max = _value(given, "nodes", amounts.parse_node_range, (0, 0))
     tasks = _number(given, "ntasks", 0) or _default_tasks(environment, ranks)
     if per_node and not tasks_said:
         tasks, tasks_said = per_node * (nodes_min or nodes), True
     if tasks > TASKS_MAX:
-        raise error("srun", f"Invalid numeric value {str(tasks)!r} for --ntasks.", 255)
+        raise make_stop("srun", f"Invalid numeric value {str(tasks)!r} for --ntasks.", 255)
     per_gpu = _number(given, "cpus-per-gpu", 0)
     exact = given.has("exact") or per_gpu > 0 or given.has("cpus-per-task") or given.has("threads-per-core")
     gpus, per_node_gpus, per_task_gpus, types = _gpus(given)
@@ -75,7 +75,7 @@ def read_ask(given: Read, environment: Mapping[str, str], ranks: int, nodes: int
         gpus_per_node=per_node_gpus,
         gpus_per_task=per_task_gpus,
         gpu_types=types,
-        memory_mib=_value(given, memory, amounts.memory_mib, 0) if memory else None,
+        memory_mib=_value(given, memory, amounts.parse_memory_mib, 0) if memory else None,
         memory_per=memory,
         bind=_bind(given, environment),
         cyclic=given.last("distribution").partition(":")[0].lower() == "cyclic",
@@ -98,11 +98,11 @@ def _gpus(given: Read) -> tuple[int | None, int | None, int | None, tuple[str, .
     types: list[str] = []
     for name in ("gpus", "gpus-per-node", "gpus-per-task"):
         if given.has(name):
-            asked = _value(given, name, gpu_amounts.gpus, gpu_amounts.Gpus(0))
+            asked = _value(given, name, gpu_amounts.parse_gpus, gpu_amounts.Gpus(0))
             found[name] = asked.count
             types += [asked.kind] if asked.kind else []
     if given.has("gres"):
-        gres = _value(given, "gres", gpu_amounts.gres, gpu_amounts.Gres(None, ()))
+        gres = _value(given, "gres", gpu_amounts.parse_gres, gpu_amounts.Gres(None, ()))
         if gres.others:
             raise no_step("Invalid generic resource (gres) specification")
         found["gpus-per-node"] = gres.gpus.count if gres.gpus else 0
@@ -147,9 +147,9 @@ def _value(given: Read, name: str, parse: Callable[[str], T], default: T) -> T:
     try:
         return parse(given.last(name))
     except ValueError as wrong:
-        raise error("srun", f"--{name} {wrong}", 255) from None
+        raise make_stop("srun", f"--{name} {wrong}", 255) from None
 
 
 def no_step(why: str) -> Stop:
     """The step cannot be: now, or ever."""
-    return error("srun", f"Unable to create step for job {os.environ.get('SLURM_JOB_ID', '')}: {why}")
+    return make_stop("srun", f"Unable to create step for job {os.environ.get('SLURM_JOB_ID', '')}: {why}")

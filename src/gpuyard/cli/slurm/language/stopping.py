@@ -10,6 +10,6 @@ class Stop(Exception):
         self.code = code
 
 
-def error(program: str, text: str, code: int = 1) -> Stop:
+def make_stop(program: str, text: str, code: int = 1) -> Stop:
     """`squeue: error: text`."""
     return Stop(*[f"{program}: error: {line}" for line in text.splitlines() or [""]], code=code)

@@ -4,7 +4,7 @@ import os
 import time
 
 
-def short_span(seconds: int) -> str:
+def short_span_text(seconds: int) -> str:
     """As `squeue` does: 0:33, 5:00, 1:02:03, 1-02:03:04."""
     days, rest = divmod(max(0, seconds), 86_400)
     hours, rest = divmod(rest, 3600)
@@ -14,14 +14,14 @@ def short_span(seconds: int) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def full_span(seconds: int) -> str:
+def full_span_text(seconds: int) -> str:
     """As `sacct` and `scontrol` do: 00:05:00, 1-02:03:04."""
     days, rest = divmod(max(0, seconds), 86_400)
     text = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
     return f"{days}-{text}" if days else text
 
 
-def stamp(at_ms: int | None, none: str = "N/A") -> str:
+def moment_text(at_ms: int | None, none: str = "N/A") -> str:
     """A moment in local time; SLURM_TIME_FORMAT may say otherwise."""
     if not at_ms:
         return none
@@ -30,23 +30,23 @@ def stamp(at_ms: int | None, none: str = "N/A") -> str:
     return time.strftime(pattern, time.localtime(at_ms / 1000))
 
 
-def head_clock() -> str:
+def clock_line() -> str:
     """The line above the long listings."""
     return time.strftime("%a %b %d %H:%M:%S %Y")
 
 
-def moment_ms(text: str) -> int:
+def parse_moment_ms(text: str) -> int:
     """What -S and -E take: 2027-01-20, 2027-01-20T12:34, 01/20/27, now-2hours; `ValueError` if it is none."""
     from datetime import datetime
 
-    from gpuyard.intake.sbatch.moments import moment
+    from gpuyard.intake.sbatch.moments import parse_moment
 
     # Without a zone, since the day that is meant may be in summer time.
     now = datetime.now().astimezone().replace(tzinfo=None)
     word = text.strip().lower()
     if word.isdecimal() and len(word) > 8:
         return int(word) * 1000
-    found = moment(text, now)
+    found = parse_moment(text, now)
     if word[:1].isdigit() and ":" in word and not any(sign in word for sign in "-/.t") and found > now:
         # A time of day alone is the next one for `sbatch`, the last one for `sacct`.
         found = found.replace(day=now.day, month=now.month, year=now.year)

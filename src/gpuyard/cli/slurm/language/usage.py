@@ -18,7 +18,7 @@ class Usage(NamedTuple):
     virtual_kib: int
 
 
-def of_job(job_id: int, started_ms: int) -> Usage | None:
+def measure_job(job_id: int, started_ms: int) -> Usage | None:
     """What a job's processes use; None: none is here, or none that may be looked at."""
     found = [pid for pid in os.listdir("/proc") if pid.isdecimal() and _is_of(pid, job_id, started_ms)]
     read = [each for each in map(_read, found) if each is not None]
@@ -68,7 +68,7 @@ def _read(pid: str) -> Usage | None:
     return Usage(1, cpu_s, *sized)
 
 
-def size(kib: int) -> str:
+def used_memory_text(kib: int) -> str:
     """512K, 3.40M, as Slurm writes what was used."""
     amount, unit = float(kib), "K"
     for larger in "MGT":

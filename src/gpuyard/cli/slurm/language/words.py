@@ -49,7 +49,7 @@ _OWN = "Slurm: "
 """How the reason of a job begins that an observed Slurm decides about."""
 
 
-def reason(text: str) -> str:
+def slurm_reason(text: str) -> str:
     """Slurm's word for the yard's reason, or its own for a job that it decides about. Without one it is Priority."""
     if text.startswith(_OWN) and text not in REASONS:
         return text.removeprefix(_OWN)
@@ -59,7 +59,7 @@ def reason(text: str) -> str:
     return REASONS.get(text.partition(";")[0], "Priority")
 
 
-def state_of(state: str, attempt: str) -> str:
+def slurm_state(state: str, attempt: str) -> str:
     """A job that is being started or stopped has a state of its own in Slurm."""
     if state == "RUNNING" and attempt == "STARTING":
         return "CONFIGURING"
@@ -68,7 +68,7 @@ def state_of(state: str, attempt: str) -> str:
     return state
 
 
-def states_named(names: list[str]) -> list[str] | None:
+def parse_states(names: list[str]) -> list[str] | None:
     """States by name or by letters, in any case; None: one of them is no state."""
     by_code = {code: name for name, code in CODES.items()}
     found = []
@@ -83,7 +83,7 @@ def states_named(names: list[str]) -> list[str] | None:
 
 def no_state(program: str, names: list[str]) -> Stop:
     """One of these is no state."""
-    wrong = next(name for name in names if states_named([name]) is None)
+    wrong = next(name for name in names if parse_states([name]) is None)
     return Stop(
         f"{program}: error: Invalid job state specified: {wrong}",
         f"{program}: error: Valid job states include: {','.join(CODES)}",

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from gpuyard.engines.node.kernel.processes import put, signal_seen
-from gpuyard.errors import words_of
+from gpuyard.errors import error_text
 
 CONTROLLERS = frozenset({"memory", "cpu"})
 """Without these there are no limits."""
@@ -64,7 +64,7 @@ def candidates(name: str, *, root: bool) -> list[str]:
     return [os.path.join(place, name) for place in dict.fromkeys(places)]
 
 
-def found(name: str, *, wanted: bool) -> tuple[str, frozenset[str], str]:
+def find_group(name: str, *, wanted: bool) -> tuple[str, frozenset[str], str]:
     """The yard's cgroup (empty: none), the controllers in it, and why there are not all of them."""
     if not wanted:
         return "", frozenset(), "cgroups are switched off"
@@ -74,7 +74,7 @@ def found(name: str, *, wanted: bool) -> tuple[str, frozenset[str], str]:
             controllers = prepare(base)
         except OSError as error:
             refused = isinstance(error, PermissionError) and os.geteuid() != 0
-            complaint = who_can(systemd=_has_user_systemd()) if refused else words_of(error)
+            complaint = who_can(systemd=_has_user_systemd()) if refused else error_text(error)
             continue
         lacking = " and ".join(sorted(CONTROLLERS - controllers))
         why = f"{os.path.dirname(base)} gives the yard no limits on {lacking}" if lacking else ""
@@ -172,7 +172,7 @@ def sweep(base: str) -> int:
     return count
 
 
-def let_go(base: str, held: int, wait_s: float = 2.0) -> bool:
+def give_up_group(base: str, held: int, wait_s: float = 2.0) -> bool:
     """Give up the yard's group, and remove it as soon as it is empty; whether it is gone.
 
     What was killed takes a moment to be gone. Attempts that go on are not waited for, and their group stays; so does
@@ -307,7 +307,7 @@ def remove(path: str, wait_s: float = 0.0) -> bool:
         time.sleep(_PAUSE_S)
 
 
-def unused(path: str) -> str:
+def make_unused(path: str) -> str:
     """The path of a group to be made: one that is left of an earlier attempt is removed, or goes on beside it."""
     found, number = path, 1
     while os.path.isdir(found) and not remove(found):

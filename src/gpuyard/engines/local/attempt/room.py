@@ -110,7 +110,7 @@ def _remove(folder: str) -> None:
             )
 
 
-def starters(plan: dict[str, Any]) -> set[int]:
+def find_starters(plan: dict[str, Any]) -> set[int]:
     """Numbers of the processes that the ledger calls starters of live steps.
 
     The ledger belongs to the job: it may hold anything, so check it against what is known.

@@ -21,7 +21,7 @@ from types import TracebackType
 
 from gpuyard.engines.node.containers import image, podman, runtimes
 from gpuyard.engines.node.visits import copying, inside, keeper, visitors
-from gpuyard.errors import plain
+from gpuyard.errors import printable_text
 
 NEEDED = (array, copying, image, inside, keeper, podman, runtimes, subprocess, visitors)
 """What is imported where it is first needed: by visits, by jobs in images, and by Python itself to send descriptors."""
@@ -71,8 +71,8 @@ def report(kind: type[BaseException], error: BaseException | None, trace: Traceb
 def note(what: str, places: Sequence[str] = ()) -> None:
     """Write down what went wrong, and where."""
     when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    line = f"{when} ERROR supervisor {os.getpid()}: {plain(what, _ERROR_CHARS_MAX)}"
-    text = "\n".join([line, *[f"    | {plain(place, _ERROR_CHARS_MAX)}" for place in places], ""])
+    line = f"{when} ERROR supervisor {os.getpid()}: {printable_text(what, _ERROR_CHARS_MAX)}"
+    text = "\n".join([line, *[f"    | {printable_text(place, _ERROR_CHARS_MAX)}" for place in places], ""])
     with suppress(OSError):
         # A job that makes its supervisor fail over and over fills no disk.
         if os.fstat(2).st_size < LOG_BYTES_MAX:

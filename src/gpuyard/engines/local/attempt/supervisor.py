@@ -28,7 +28,7 @@ from gpuyard.engines.node.attempt.runner import NEVER, Runner, insist, now_ms, s
 from gpuyard.engines.node.attempt.tasks import Failure
 from gpuyard.engines.node.files import WISH
 from gpuyard.engines.node.kernel.processes import adopt_orphans
-from gpuyard.errors import words_of
+from gpuyard.errors import error_text
 
 SIGNALS = (signal.SIGCHLD, signal.SIGUSR1)
 """Blocked from before the claim on, and taken one at a time."""
@@ -70,7 +70,7 @@ def supervise(folder: str, starter: socket.socket) -> None:
         adopt_orphans()
         files.keep_halt(".")
         slot = files.EndSlot(".")
-        me = processes.myself(plan["boot"])
+        me = processes.identify_self(plan["boot"])
         claim = {"pid": me.pid, "ticks": me.ticks, "boot": me.boot, "claimed_ms": now_ms()}
         mine = False
         try:
@@ -82,7 +82,7 @@ def supervise(folder: str, starter: socket.socket) -> None:
             answer(TAKEN)
             return
     except (OSError, ValueError, KeyError) as error:
-        answer(f"{words_of(error)}")
+        answer(f"{error_text(error)}")
         return
     supervisor = Supervisor(plan, slot, os.path.dirname(os.path.dirname(folder)))
     # The group is made before the answer: until then the engine holds the lock that keeps its parent in place.
@@ -130,7 +130,7 @@ class Supervisor(Runner):
             if (plan.get("fence") or {}).get("devices"):
                 refuse(plan)
         except OSError as error:
-            self.verdict, self.why = "NODE_FAIL", f"{UNLIMITED}: {words_of(error)}"
+            self.verdict, self.why = "NODE_FAIL", f"{UNLIMITED}: {error_text(error)}"
 
     def start(self) -> Failure | None:
         """Start the tasks; why they do not run, if so."""
@@ -139,7 +139,7 @@ class Supervisor(Runner):
         except OSError as error:
             if error.errno not in files.FULL:
                 raise
-            self.verdict, self.why = "NODE_FAIL", f"{NO_ROOM}: {words_of(error)}"
+            self.verdict, self.why = "NODE_FAIL", f"{NO_ROOM}: {error_text(error)}"
             # Tasks may run already, and nobody would hold them to their limits.
             self.hands.kill()
             return None
@@ -231,7 +231,7 @@ class Supervisor(Runner):
         """A time of that file by the clock of its start, reckoned when it is first seen: that may be set again."""
         if self.started_ms and saved_ms != self.saved[0]:
             start, now = (self.started_ms, self.began_ms), (now_ms(), steady_ms())
-            self.saved = (saved_ms, peeking.by_start(saved_ms, start, self.before_ms, now))
+            self.saved = (saved_ms, peeking.date_by_start(saved_ms, start, self.before_ms, now))
         return self.saved[1]
 
     def _outside_ms(self) -> int:
@@ -244,7 +244,7 @@ class Supervisor(Runner):
         if self.hands.looker:
             with suppress(ProcessLookupError):
                 os.kill(self.hands.looker, signal.SIGKILL)
-        return peeking.saved_ms()
+        return peeking.read_saved_ms()
 
     def _tell(self, phase: str, why: str = "") -> None:
         news = {
@@ -290,7 +290,7 @@ class Supervisor(Runner):
         now = time.monotonic()
         if self.frozen_at is None and now >= self.look_at:
             found = self._inside_ms()
-            self._by_start(peeking.saved_ms() if found is None else found)
+            self._by_start(peeking.read_saved_ms() if found is None else found)
             self._look()
         if now >= self.memory_at:
             self.memory_at = now + _MEMORY_S
@@ -336,7 +336,7 @@ class Supervisor(Runner):
         try:
             return work()
         except Exception as error:
-            self.note(f"{self.plan['key']}: at its end: {words_of(error)}")
+            self.note(f"{self.plan['key']}: at its end: {error_text(error)}")
             return otherwise
 
     def _clear(self) -> None:
@@ -356,7 +356,7 @@ class Supervisor(Runner):
         }
         if self.group is not None:
             found |= self.group.usage()
-        return found | v1.usage(self.v1) if self.v1 else found
+        return found | v1.read_usage(self.v1) if self.v1 else found
 
 
 _MESSAGE_BYTES_MAX = 8192
@@ -392,7 +392,7 @@ def spawn() -> None:
             pid = os.fork()
         except OSError as error:
             folder = message.decode()
-            engine.send(f"{os.path.basename(folder)}\n{words_of(error)}".encode())
+            engine.send(f"{os.path.basename(folder)}\n{error_text(error)}".encode())
             continue
         if pid == 0:
             code = 1

@@ -21,7 +21,7 @@ from gpuyard.engines.node.attempt.tasks import (
     Failure,
     Task,
     TaskEntry,
-    heard,
+    hear_task,
     open_output,
     say,
     say_ready,
@@ -29,7 +29,7 @@ from gpuyard.engines.node.attempt.tasks import (
 )
 from gpuyard.engines.node.containers import podman
 from gpuyard.engines.node.kernel.processes import NOT_RUN, die_with, gain_nothing, give_up_capabilities
-from gpuyard.errors import words_of
+from gpuyard.errors import error_text
 
 _NAMES = "/etc/hosts"
 _WHOLE = b"all"
@@ -79,7 +79,7 @@ class Fenced(TaskEntry):
 
     def starters(self, below: Callable[[], set[int]]) -> set[int]:
         """The processes that started the job's steps: its own file is believed only about processes of the job."""
-        named = room.starters(self.plan)
+        named = room.find_starters(self.plan)
         return named & below() if named else named
 
     def owner(self) -> tuple[int, int] | None:
@@ -175,7 +175,7 @@ def enter_fence(plan: dict[str, Any], tasks: list[Task], heed: Callable[[], None
     try:
         fence.enter(wanted, lambda of: _opened(plan, of))
     except OSError as error:
-        return Failure(NOT_RUN, f"{words_of(error)}")
+        return Failure(NOT_RUN, f"{error_text(error)}")
     return None
 
 
@@ -196,7 +196,7 @@ def _follow(
             say_ready(mouth)
             os.read(stay, 1)
         except BaseException as error:  # a child must never go on as a second supervisor
-            say(mouth, Failure(NOT_RUN, f"{words_of(error)}"))
+            say(mouth, Failure(NOT_RUN, f"{error_text(error)}"))
         finally:
             os._exit(0)
     os.close(mouth)
@@ -205,12 +205,12 @@ def _follow(
     tasks.append(scout)
     here = os.open(".", os.O_PATH | os.O_DIRECTORY)
     try:
-        failure = heard(scout, heed, whole=False)
+        failure = hear_task(scout, heed, whole=False)
         if failure is None:
             fence.follow(pid)
             os.fchdir(here)
     except OSError as error:
-        failure = Failure(NOT_RUN, f"{words_of(error)}")
+        failure = Failure(NOT_RUN, f"{error_text(error)}")
     finally:
         tasks.remove(scout)
         for fd in (ears, leave, here):
@@ -221,14 +221,14 @@ def _follow(
 def _opened(plan: dict[str, Any], wanted: dict[str, Any]) -> list[fence.Kept]:
     """What the job's paths lead to for its user: another process becomes that user for good, and hands it over."""
     if not plan["drop"] or not (wanted.get("keep") or wanted.get("touch")):
-        return fence.opened(wanted)
+        return fence.open_paths(wanted)
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     pid = os.fork()
     if pid == 0:
         try:
             here.close()
             become_looker(plan)
-            for path, fd, is_folder in fence.opened(wanted):
+            for path, fd, is_folder in fence.open_paths(wanted):
                 socket.send_fds(there, [bytes([is_folder]), os.fsencode(path)], [fd])
             there.send(_WHOLE)
         finally:

@@ -39,7 +39,7 @@ def own_paths(table: str = "/proc/self/cgroup") -> dict[str, str]:
     return {name: path for _number, names, path in rows for name in names.split(",") if name}
 
 
-def bases(name: str, *, lacking: Iterable[str], root: bool) -> dict[str, str]:
+def find_bases(name: str, *, lacking: Iterable[str], root: bool) -> dict[str, str]:
     """The yard's own group for each of these controllers that this machine has here, made if need be."""
     where, own = trees(), own_paths()
     found = {}
@@ -66,7 +66,7 @@ def _spread(above: str, base: str) -> None:
             put(f"{base}/{name}", read(f"{above}/{name}").strip())
 
 
-def let_go(found: Mapping[str, str]) -> None:
+def give_up_groups(found: Mapping[str, str]) -> None:
     """Remove the yard's own groups, and those of yards that have ended, where they are empty.
 
     A yard that has just made its own finds it gone then, and makes it again with its next attempt.
@@ -130,7 +130,7 @@ def killed_for_memory(groups: Mapping[str, str]) -> bool:
     return False
 
 
-def usage(groups: Mapping[str, str]) -> dict[str, int]:
+def read_usage(groups: Mapping[str, str]) -> dict[str, int]:
     """The peak memory of all processes together in MiB; what is unknown is left out."""
     with suppress(OSError, ValueError, KeyError):
         return {"memory_mib": int(read(f"{groups['memory']}/memory.max_usage_in_bytes")) >> 20}

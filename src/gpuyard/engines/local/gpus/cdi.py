@@ -18,8 +18,8 @@ from gpuyard.engines.node.containers.devices import (
     FOLDERS,
     TOOLKIT,
     Edits,
-    by_toolkit,
     common_edits,
+    read_toolkit,
     words_of,
 )
 
@@ -57,7 +57,7 @@ class Devices:
                 for gpu, each in enumerate(readings)
             }
         readings = [each for node in nodes for each in node]
-        given = by_toolkit(self._folders)
+        given = read_toolkit(self._folders)
         if given:
             return {
                 each.uuid: ["--device", f"{TOOLKIT}={each.uuid if each.uuid in given else place}"]
@@ -86,7 +86,7 @@ class Devices:
         if self._emulated:
             return words_of(self._pretended(gpus[0], uuid))
         nodes = [_node(readings[gpu], gpu) for gpu in dict.fromkeys(gpus)]
-        nodes += [f"{CAPS}/nvidia-cap{minor}" for minor in nvml.capabilities([uuid])]
+        nodes += [f"{CAPS}/nvidia-cap{minor}" for minor in nvml.find_capabilities([uuid])]
         return words_of({"deviceNodes": [{"path": path} for path in nodes]}) + words_of(
             common_edits(self._libraries)
         )

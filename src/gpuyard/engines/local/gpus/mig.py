@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from gpuyard.core.fleet.mig_geometry import PlacedSlice, flaw
+from gpuyard.core.fleet.mig_geometry import PlacedSlice, find_flaw
 from gpuyard.engines.contract import Permanent, Transient
 from gpuyard.engines.machine import files
-from gpuyard.errors import words_of
+from gpuyard.errors import error_text
 from gpuyard.model.mig import MigGeometry
 
 FILE = "mig.json"
@@ -106,7 +106,7 @@ class Slices:
     ) -> set[PlacedSlice]:
         """Remove idle slices where a slice is to be; gives the rest."""
         for place in sorted(there - held):
-            if flaw(geometry, [place, wanted]):
+            if find_flaw(geometry, [place, wanted]):
                 self._take_away(gpu, place)
                 there.discard(place)
         return there
@@ -200,7 +200,7 @@ class Slices:
                 self._path, {gpu: sorted(places) for gpu, places in sorted(kept.items())}, durable=True
             )
         except OSError as error:
-            raise Transient(f"what is the yard's own cannot be written down: {words_of(error)}") from error
+            raise Transient(f"what is the yard's own cannot be written down: {error_text(error)}") from error
 
 
 class FoundSlices(Slices):
@@ -245,4 +245,4 @@ class FoundSlices(Slices):
 def _crowded(geometry: MigGeometry, there: set[PlacedSlice], wanted: PlacedSlice) -> bool:
     """Whether the slices that are there leave too little compute for the wanted one."""
     places = sorted(there - {wanted}, key=lambda place: place.start)
-    return bool(flaw(geometry, [*places, wanted]))
+    return bool(find_flaw(geometry, [*places, wanted]))

@@ -8,7 +8,7 @@ import os
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from gpuyard.core.fleet.mig_geometry import PlacedSlice, flaw
+from gpuyard.core.fleet.mig_geometry import PlacedSlice, find_flaw
 from gpuyard.engines.contract import Permanent, Transient
 from gpuyard.engines.machine import files
 from gpuyard.model.mig import MigGeometry
@@ -64,7 +64,7 @@ class EmulatedCutter:
         kept = self._kept()
         if gpu not in kept or self._geometry is None:
             raise Transient(f"MIG is off at {gpu}")
-        if wrong := flaw(self._geometry, [*[PlacedSlice(*each) for each in kept[gpu]], place]):
+        if wrong := find_flaw(self._geometry, [*[PlacedSlice(*each) for each in kept[gpu]], place]):
             raise Transient(f"{gpu}: {wrong}")
         kept[gpu].append(list(place))
         files.replace(self._path, kept)

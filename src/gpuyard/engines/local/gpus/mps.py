@@ -20,9 +20,9 @@ from typing import NamedTuple
 from gpuyard.engines.contract import Transient
 from gpuyard.engines.machine.launches import UnixAccount
 from gpuyard.engines.machine.leftovers import discard
-from gpuyard.engines.machine.processes import user_of
+from gpuyard.engines.machine.processes import find_user
 from gpuyard.engines.node.kernel import processes
-from gpuyard.errors import words_of
+from gpuyard.errors import error_text
 
 CONTROL = "nvidia-cuda-mps-control"
 THROUGH = "YARD_SHARED_THROUGH"
@@ -66,7 +66,7 @@ class Daemon(NamedTuple):
         return {"CUDA_MPS_PIPE_DIRECTORY": self.pipe, "CUDA_MPS_LOG_DIRECTORY": self.log}
 
 
-def caps(milli: int, memory_mib: int) -> dict[str, str]:
+def share_limits(milli: int, memory_mib: int) -> dict[str, str]:
     """The limits of one share: its part of the multiprocessors, and of the memory of the GPU."""
     return {
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(max(1, milli // 10)),
@@ -109,7 +109,7 @@ def _give(above: int, name: str, account: UnixAccount) -> None:
 
 def _stands_still(daemon: Daemon) -> bool:
     """Whether no daemon runs there: it was stopped, or has ended."""
-    stat = processes.stat_of(pid_of(daemon))
+    stat = processes.read_stat(pid_of(daemon))
     return stat is None or stat.state in "TtZX"
 
 
@@ -165,9 +165,11 @@ class Mps:
         def its_own() -> set[int]:
             pid = pid_of(daemon)
             # The file is the user's: any number may stand there.
-            if not pid or user_of(pid) != daemon.uid:
+            if not pid or find_user(pid) != daemon.uid:
                 return set()
-            return {each for each in {pid} | processes.descendants({pid}) if user_of(each) == daemon.uid}
+            return {
+                each for each in {pid} | processes.find_descendants({pid}) if find_user(each) == daemon.uid
+            }
 
         processes.signal_seen(its_own, signal.SIGKILL)
         discard(daemon.pipe, _CLEAR_S_MAX)
@@ -241,7 +243,7 @@ class Mps:
     def dead(daemon: Daemon) -> bool:
         """Whether it has died: a daemon that ends on request removes its pid file."""
         pid = pid_of(daemon)
-        return pid > 0 and not processes.runs(pid)
+        return pid > 0 and not processes.is_running(pid)
 
     def pids(self) -> set[int]:
         """Pids of the daemons: processes below them that compute are ours."""
@@ -291,7 +293,7 @@ class Mps:
         except subprocess.TimeoutExpired as error:
             raise Silent(f"{words[0]} has not answered in {within_s:g} s") from error
         except (OSError, subprocess.SubprocessError) as error:
-            raise Transient(f"{words[0]}: {words_of(error)}") from error
+            raise Transient(f"{words[0]}: {error_text(error)}") from error
         if done.returncode:
             raise Transient(f"{words[0]}: {done.stderr.strip() or done.stdout.strip() or done.returncode}")
         return done.stdout

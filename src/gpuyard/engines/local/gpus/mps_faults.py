@@ -20,7 +20,7 @@ from gpuyard.engines.local.gpus.mps_inquiry import SLACK_MS, Inquiry
 from gpuyard.engines.local.gpus.mps_log import DaemonLog, Fault
 from gpuyard.engines.local.translate import FOLDER_VARIABLE
 from gpuyard.engines.machine import files
-from gpuyard.engines.machine.launches import flaw_of_key
+from gpuyard.engines.machine.launches import find_key_flaw
 from gpuyard.model import Outcome
 
 WINDOW_MS = 30_000
@@ -70,7 +70,7 @@ class Faults:
             log = self._log(daemon.log)
             for pid in log.look():
                 self._whose.pop(pid, None)
-                if key := attempt_of(pid):
+                if key := find_attempt(pid):
                     self._whose[pid] = key
             for fault in log.faults:
                 if (daemon.log, fault.at_ms) not in self._scenes:
@@ -119,7 +119,7 @@ class Faults:
         """End attempts that lost their GPU a while ago and have not noticed, through their supervisors."""
         for folder, log in self._logs.items():
             for pid in sorted(log.recovering()):
-                key = self._whose.get(pid) or attempt_of(pid)
+                key = self._whose.get(pid) or find_attempt(pid)
                 fault = next((each for each in reversed(log.faults) if pid in each.named), None)
                 late = fault is not None and self._now_ms() >= fault.at_ms + NOTICE_MS
                 if key and fault is not None and late and (plan := self._plan_for(key, folder)):
@@ -226,12 +226,12 @@ def job_of(key: str) -> str:
     return key.rpartition("-")[0]
 
 
-def attempt_of(pid: int) -> str:
+def find_attempt(pid: int) -> str:
     """The attempt that a process was started by; empty: none of ours, or it is gone."""
     wanted = f"{FOLDER_VARIABLE}=".encode()
     with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
         for each in file.read().split(b"\0"):
             if each.startswith(wanted):
                 key = os.path.basename(os.fsdecode(each[len(wanted) :]))
-                return "" if flaw_of_key(key) else key
+                return "" if find_key_flaw(key) else key
     return ""

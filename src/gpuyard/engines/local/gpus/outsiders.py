@@ -12,7 +12,7 @@ from gpuyard.engines.contract import ForeignProcess
 from gpuyard.engines.machine import processes
 from gpuyard.engines.machine.launches import user_name
 from gpuyard.engines.machine.nvml import GpuReading
-from gpuyard.engines.node.kernel.processes import runs, stat_of
+from gpuyard.engines.node.kernel.processes import is_running, read_stat
 
 UNSEEN_S = 5.0
 """How long the driver may list a process that cannot be seen before it counts."""
@@ -39,16 +39,16 @@ class Outsiders:
         self._unseen = {pid: since_s for pid, since_s in self._unseen.items() if pid in listed}
         return tuple(
             [
-                ForeignProcess(gpu, pid, user_name(processes.user_of(pid)))
+                ForeignProcess(gpu, pid, user_name(processes.find_user(pid)))
                 for gpu, reading in enumerate(readings)
                 for pid in reading.pids
                 # A process of an attempt has the supervisor above it, since that adopts orphans.
-                if self._computes(pid) and not ours & {pid, *processes.ancestors(pid)}
+                if self._computes(pid) and not ours & {pid, *processes.find_ancestors(pid)}
             ]
         )
 
     def _computes(self, pid: int) -> bool:
-        if stat_of(pid) is not None:
-            return runs(pid)
+        if read_stat(pid) is not None:
+            return is_running(pid)
         since_s = self._unseen.setdefault(pid, self._clock_s())
         return not self._everybody and self._clock_s() - since_s >= UNSEEN_S

@@ -14,11 +14,11 @@ from typing import Any
 from gpuyard.core.fleet.mig_geometry import PlacedSlice
 from gpuyard.engines.contract import Answer, Part, Permanent, Reply, Transient
 from gpuyard.engines.local.gpus.mig import FILE, Cutter, FoundSlices, Slices, own_slices
-from gpuyard.engines.local.gpus.mps import CONTROL, THROUGH, Daemon, Mps, caps
+from gpuyard.engines.local.gpus.mps import CONTROL, THROUGH, Daemon, Mps, share_limits
 from gpuyard.engines.machine import files
 from gpuyard.engines.machine.launches import UnixAccount
 from gpuyard.engines.machine.nvml import GpuReading
-from gpuyard.model.gpu_names import model_measured
+from gpuyard.model.gpu_names import recognise_model
 from gpuyard.model.mig import MIG_MODELS, MigGeometry, Slice
 from gpuyard.model.units import MILLI
 
@@ -41,7 +41,7 @@ class PreparedGpus:
     """For its plan: what it holds, so that other attempts leave it alone."""
 
 
-def held_by_all(ready: Sequence[PreparedGpus]) -> dict[str, Any]:
+def list_held(ready: Sequence[PreparedGpus]) -> dict[str, Any]:
     """What an attempt holds on all its nodes."""
     held: dict[str, Any] = {}
     for each in ready:
@@ -94,12 +94,12 @@ class Sharing:
         self._idle_since.pop("mps", None)
         daemon = self._mps.ensure(uuids[0], account)
         reading = readings[part.gpus[0]]
-        environment = daemon.environment() | caps(part.milli, reading.memory_mib) | {THROUGH: "mps"}
+        environment = daemon.environment() | share_limits(part.milli, reading.memory_mib) | {THROUGH: "mps"}
         return PreparedGpus(tuple(uuids), environment, {"mps": [[uuids[0], account.uid]]})
 
     def _make_whole(self, uuids: Sequence[str], reading: GpuReading) -> None:
         """Make GPUs whole that the yard has cut."""
-        geometry = MIG_MODELS.get(model_measured(reading.name, reading.memory_mib))
+        geometry = MIG_MODELS.get(recognise_model(reading.name, reading.memory_mib))
         if geometry is None:
             return
         slices = self._slices(geometry)
@@ -109,7 +109,7 @@ class Sharing:
                 slices.whole(uuid, self._cuts().get(uuid, set()))
 
     def _cut(self, part: Part, readings: list[GpuReading]) -> PreparedGpus:
-        geometry = MIG_MODELS.get(model_measured(readings[0].name, readings[0].memory_mib))
+        geometry = MIG_MODELS.get(recognise_model(readings[0].name, readings[0].memory_mib))
         if geometry is None:
             raise Permanent(f"{readings[0].name} cannot be cut: it has no MIG")
         slices, used = self._slices(geometry), self._cuts()
@@ -177,7 +177,7 @@ class Sharing:
 
     def _keep(self, reading: GpuReading) -> Reply:
         """Make a GPU as it is pinned."""
-        geometry = MIG_MODELS.get(model_measured(reading.name, reading.memory_mib))
+        geometry = MIG_MODELS.get(recognise_model(reading.name, reading.memory_mib))
         if geometry is None:
             return Reply(Answer.REFUSED, f"{reading.name} cannot be cut: it has no MIG")
         slices, used = self._slices(geometry), self._cuts().get(reading.uuid, set())
@@ -196,7 +196,7 @@ class Sharing:
         """The yard's own slices, in use or not."""
         found: list[Slice] = []
         for gpu, reading in enumerate(readings):
-            geometry = MIG_MODELS.get(model_measured(reading.name, reading.memory_mib))
+            geometry = MIG_MODELS.get(recognise_model(reading.name, reading.memory_mib))
             if geometry is not None:
                 found += [Slice(gpu, *place) for place in self._slices(geometry).there(reading.uuid)]
         return tuple(found)
@@ -204,7 +204,7 @@ class Sharing:
     def notes(self, readings: Sequence[GpuReading]) -> list[str]:
         """What people should know about settings of these GPUs, and about shares of them; none: nothing."""
         told = []
-        able = [each for each in readings if model_measured(each.name, each.memory_mib) in MIG_MODELS]
+        able = [each for each in readings if recognise_model(each.name, each.memory_mib) in MIG_MODELS]
         if readings and self._hands_off:
             told.append("`card_settings: leave`: MIG and persistence mode of the GPUs stay as they are")
         elif able and os.geteuid() == 0:

@@ -32,7 +32,7 @@ def read(
             pynvml.nvmlShutdown()
 
 
-def pretended(node: str, readings: Sequence[GpuReading]) -> tuple[GpuSignals, ...]:
+def pretend_signals(node: str, readings: Sequence[GpuReading]) -> tuple[GpuSignals, ...]:
     """Emulated GPUs exist, and do nothing that could be measured."""
     return tuple(
         [GpuSignals(node, gpu, reading.memory_mib, emulated=True) for gpu, reading in enumerate(readings)]

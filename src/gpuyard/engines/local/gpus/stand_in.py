@@ -16,7 +16,7 @@ INSIDE = f"/usr/bin/{PROGRAM}"
 _SOURCE = Path(__file__).parents[2] / "machine" / "emulated_smi.sh"
 
 
-def programs(root: str, *, slurm: bool, gpus: bool) -> tuple[str, str]:
+def put_programs(root: str, *, slurm: bool, gpus: bool) -> tuple[str, str]:
     """Have what is wanted; the folders, each empty where it is not."""
     commands = os.path.join(root, COMMANDS) if slurm else ""
     if commands:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuyard.engines.local.steps.grants import NodeGrant, RoomNode, StepAsk
-from gpuyard.engines.name_lists import counted, folded
+from gpuyard.engines.name_lists import fold_counts, fold_names
 
 _MAP = re.compile(r"(?:0x)?([0-9a-fA-F]{1,16})(?:\*([0-9]{1,4}))?")
 
@@ -21,7 +21,7 @@ class TaskPlan:
     environment: Mapping[str, str]
 
 
-def task_plans(
+def plan_tasks(
     step: int, ask: StepAsk, granted: Sequence[NodeGrant], room: Sequence[RoomNode], base: Mapping[str, str]
 ) -> list[TaskPlan]:
     """The tasks by rank; `ValueError` for an impossible binding."""
@@ -47,7 +47,7 @@ def task_plans(
 
 def _of_step(step: int, granted: Sequence[NodeGrant]) -> dict[str, str]:
     tasks = str(sum([len(each.ranks) for each in granted]))
-    per_node = counted([len(each.ranks) for each in granted])
+    per_node = fold_counts([len(each.ranks) for each in granted])
     return {
         "SLURM_STEP_ID": str(step),
         "SLURM_STEPID": str(step),
@@ -56,7 +56,7 @@ def _of_step(step: int, granted: Sequence[NodeGrant]) -> dict[str, str]:
         "SLURM_STEP_NUM_TASKS": tasks,
         "SLURM_NNODES": str(len(granted)),
         "SLURM_STEP_NUM_NODES": str(len(granted)),
-        "SLURM_STEP_NODELIST": folded([each.node for each in granted]),
+        "SLURM_STEP_NODELIST": fold_names([each.node for each in granted]),
         "SLURM_STEP_TASKS_PER_NODE": per_node,
         "SLURM_LAUNCH_NODE_IPADDR": "127.0.0.1",
         "SLURM_TASKS_PER_NODE": per_node,

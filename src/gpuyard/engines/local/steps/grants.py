@@ -107,7 +107,7 @@ NODES = "Requested node configuration is not available"
 BUSY = "Requested nodes are busy"
 
 
-def room_nodes(room: Mapping[str, Any]) -> tuple[RoomNode, ...]:
+def read_room(room: Mapping[str, Any]) -> tuple[RoomNode, ...]:
     """The nodes of a room that was read from its file."""
     return tuple(
         RoomNode(
@@ -124,13 +124,13 @@ def room_nodes(room: Mapping[str, Any]) -> tuple[RoomNode, ...]:
 def grant(ask: StepAsk, room: Sequence[RoomNode], held: Mapping[str, Held]) -> tuple[NodeGrant, ...] | None:
     """What the step gets; None: not now. `Never` if the whole room is too small."""
     candidates = _candidates(ask, room)
-    nodes = number_of_nodes(ask, len(candidates), len(room))
+    nodes = count_nodes(ask, len(candidates), len(room))
     if _tried(ask, room, candidates, nodes, {}) is None:
         raise _why_never(ask, room, candidates)
     return _tried(ask, room, candidates, nodes, {} if ask.overlap else held)
 
 
-def number_of_nodes(ask: StepAsk, candidates: int, room: int) -> int:
+def count_nodes(ask: StepAsk, candidates: int, room: int) -> int:
     """Over how many nodes it is spread: all of the job's, unless it names a number or has fewer tasks."""
     if ask.nodes_min > room:
         raise Never(f"Only allocated {room} nodes asked for {ask.nodes_min}")

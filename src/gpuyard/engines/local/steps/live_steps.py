@@ -14,9 +14,9 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from gpuyard.engines.local.attempt.room import LEDGER, ROOM
-from gpuyard.engines.local.steps.grants import Held, NodeGrant, RoomNode, StepAsk, grant, room_nodes
+from gpuyard.engines.local.steps.grants import Held, NodeGrant, RoomNode, StepAsk, grant, read_room
 from gpuyard.engines.machine import files, processes
-from gpuyard.engines.node.kernel.processes import all_pids, runs, signal_seen
+from gpuyard.engines.node.kernel.processes import is_running, list_pids, signal_seen
 
 _LOCK = "lock"
 
@@ -33,7 +33,7 @@ class LiveSteps:
         room = files.read(os.path.join(self._folder, ROOM)) if self._folder else None
         if room is None:
             raise NoRoom("what the job has is not known: there is no room.json in $YARD_ATTEMPT_DIR")
-        self.nodes: tuple[RoomNode, ...] = room_nodes(room)
+        self.nodes: tuple[RoomNode, ...] = read_room(room)
         self.ranks: int = room["ranks"]
         self._boot = processes.boot_id()
         # A yard of an earlier version has made the folder itself.
@@ -64,7 +64,7 @@ class LiveSteps:
             if got is None:
                 return None
             number = book["next"]
-            me = processes.myself(self._boot)
+            me = processes.identify_self(self._boot)
             holds = [] if ask.overlap else [_written(each) for each in got]
             book["next"] = number + 1
             book["live"].append(
@@ -80,7 +80,7 @@ class LiveSteps:
 
     def _lives(self, step: dict[str, Any]) -> bool:
         """Whether a step still holds anything. Tasks that lost their `srun` are ended first."""
-        if processes.lives(processes.Identity(step["pid"], step["ticks"], step["boot"]), self._boot):
+        if processes.is_alive(processes.Identity(step["pid"], step["ticks"], step["boot"]), self._boot):
             return True
         return bool(signal_seen(lambda: _processes_of(self._folder, step["step"]), signal.SIGKILL))
 
@@ -105,11 +105,11 @@ def _processes_of(folder: str, step: int) -> set[int]:
     """Processes of this very step, by their environment."""
     wanted = {f"YARD_ATTEMPT_DIR={folder}".encode(), f"SLURM_STEP_ID={step}".encode()}
     found = set()
-    for pid in all_pids():
+    for pid in list_pids():
         with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
             if wanted <= set(file.read().split(b"\0")):
                 found.add(pid)
-    return {pid for pid in found if runs(pid)}
+    return {pid for pid in found if is_running(pid)}
 
 
 def pause(turn: int) -> None:

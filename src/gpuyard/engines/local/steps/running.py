@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from gpuyard.engines.local.steps.environments import TaskPlan
-from gpuyard.engines.name_lists import indices_folded
+from gpuyard.engines.name_lists import fold_indices
 from gpuyard.engines.node.kernel.processes import reset_signals, unblock_signals
 
 _PR_SET_PDEATHSIG = 1
@@ -210,7 +210,7 @@ class Tasks:
         self._said.update(ranks)
         for (node, text), those in alike.items():
             what = "tasks" if len(those) > 1 else "task"
-            self._tell(f"error: {node}: {what} {indices_folded(those)}: {text}")
+            self._tell(f"error: {node}: {what} {fold_indices(those)}: {text}")
 
     def _ended(self) -> int:
         bad = [rank for rank in sorted(self._codes) if self._codes[rank]]

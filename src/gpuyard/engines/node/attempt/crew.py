@@ -9,8 +9,8 @@ import signal
 import time
 from typing import Any, Callable, Dict, List, Optional, Set
 
-from ..kernel.processes import NOT_RUN, descendants, described, signal_all, signal_below
-from .tasks import Failure, Start, Task, TaskEntry, beside, heard
+from ..kernel.processes import NOT_RUN, find_descendants, process_text, signal_all, signal_below
+from .tasks import Failure, Start, Task, TaskEntry, fork_beside, hear_task
 
 _SWEEP_S, _SWEEP_S_MAX = 0.01, 0.5
 _RESISTS_S = 3.0
@@ -76,7 +76,7 @@ class Crew:
             return Failure(NOT_RUN, "cannot start task {}: {}".format(len(self.tasks), error.strerror))
         failure = None
         for task in self.tasks:
-            failure = failure or heard(task, heed, whole=False)
+            failure = failure or hear_task(task, heed, whole=False)
         return failure
 
     def go(self, heed: Callable[[], None] = _nothing) -> Optional[Failure]:
@@ -84,7 +84,7 @@ class Crew:
         failure = None
         self._leave_gate(len(self.tasks))
         for task in self.tasks:
-            failure = failure or heard(task, heed, whole=True)
+            failure = failure or hear_task(task, heed, whole=True)
             os.close(task.ears)
         return failure
 
@@ -135,7 +135,7 @@ class Crew:
             return {}
         from ..containers import image  # most jobs run in none
 
-        return image.facts_of(self.plan["image"]["folder"], self.tasks[index].pid)
+        return image.read_facts(self.plan["image"]["folder"], self.tasks[index].pid)
 
     def alive(self) -> bool:
         """Whether any task still runs."""
@@ -154,7 +154,7 @@ class Crew:
 
     def below(self) -> Set[int]:
         """Every process of the attempt: its keeper is none, and what the keeper has started is."""
-        found = descendants({os.getpid()})
+        found = find_descendants({os.getpid()})
         return found if self.keeper is None else found - {self.keeper.pid}
 
     # ---- what is done to its processes
@@ -221,7 +221,7 @@ class Crew:
             left = sorted(
                 (self.below() - {self.looker}) | set(self.group.pids() if self.group is not None else ())
             )
-            named = ", ".join([described(pid) for pid in left[:_NAMED_MAX]])
+            named = ", ".join([process_text(pid) for pid in left[:_NAMED_MAX]])
             more = " and {} more".format(len(left) - _NAMED_MAX) if len(left) > _NAMED_MAX else ""
             resists = "killed, and has not ended: process {}{}".format(named, more) if left else ""
             if resists != self.resists:
@@ -254,7 +254,7 @@ class Crew:
         entry = self.entry
 
         def fork(work: Callable[[], None], complain: Callable[[str], None]) -> int:
-            return beside(entry, work, complain)
+            return fork_beside(entry, work, complain)
 
         own = keeper.Session(frames.OWN, self.pty, log=self.log) if self.pty is not None else None
         container = ""

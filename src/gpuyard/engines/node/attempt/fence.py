@@ -15,7 +15,7 @@ import stat
 from contextlib import contextmanager, suppress
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
 
-from ..kernel.processes import put, words_of
+from ..kernel.processes import error_text, put
 
 DEV, CAPS = "/dev", "/dev/nvidia-caps"
 UNFENCED = "cannot raise its fence"
@@ -71,7 +71,9 @@ Fence = Dict[str, Any]
 
 
 def enter(fence: Fence, look: Callable[[Fence], List[Kept]], dev: str = DEV) -> None:
-    """Go into the fence, for good. `look`: `opened`, with the rights of the job's user. `dev`: where devices are."""
+    """Go into the fence, for good. `look`: `open_paths`, with the rights of the job's user. `dev`: where
+    devices are.
+    """
     unshare(bool(fence.get("user")))
     code = _handles(fence.get("code", ()))
     # First: what stays visible in /tmp is shown there without what is mounted in it.
@@ -161,7 +163,7 @@ def mounted_below(folder: str) -> List[str]:
     return sorted([path for path in found if path.startswith(folder.rstrip("/") + "/")])
 
 
-def flaw(user: bool) -> str:
+def find_flaw(user: bool) -> str:
     """Why no fence can be raised here; empty: one can."""
 
     def work() -> None:
@@ -171,7 +173,7 @@ def flaw(user: bool) -> str:
     return _tried(work)
 
 
-def unshown(code: Iterable[str]) -> str:
+def find_view_flaw(code: Iterable[str]) -> str:
     """Why these folders cannot be shown in folders of a job's own; empty: they can."""
 
     def work() -> None:
@@ -197,7 +199,7 @@ def _tried(work: Callable[[], None]) -> str:
             except OSError as error:
                 told = "{}: {}".format(error.filename or "namespaces", error.strerror)
             except BaseException as error:  # whatever it is, it could not be done
-                told = words_of(error)
+                told = error_text(error)
             os.write(mouth, told.encode("utf-8", "surrogateescape"))
         finally:
             os._exit(0)
@@ -211,17 +213,17 @@ def _tried(work: Callable[[], None]) -> str:
 # -- /tmp --------------------------------------------------------------------------------------------------------------
 
 
-def in_temporary(path: str) -> bool:
+def is_temporary(path: str) -> bool:
     """Whether a path lies in a folder for temporary files, and is not that folder."""
     return any([os.path.normpath(path).startswith(top + "/") for top in _TEMPORARY])
 
 
-def in_shared(path: str) -> bool:
+def is_shared(path: str) -> bool:
     """Whether a path lies in the memory that programs share by files."""
     return os.path.normpath(path).startswith(_SHM + "/")
 
 
-def opened(fence: Fence) -> List[Kept]:
+def open_paths(fence: Fence) -> List[Kept]:
     """What the job's paths lead to, each made if it is to be, and opened.
 
     A file system of a user's own answers nobody else, not even root, so that all this is asked by the job's user.
@@ -249,7 +251,7 @@ def _own_temporary(fence: Fence, kept: List[Kept]) -> Tuple[List[Kept], Dict[str
         real = os.readlink("/proc/self/fd/{}".format(fd))
         if real != path:
             links[path] = real
-        if in_temporary(real):
+        if is_temporary(real):
             found.append((real, fd, is_folder))
         else:
             os.close(fd)
@@ -314,7 +316,7 @@ def _blamed_on(job: bool) -> Iterator[None]:
     except OSError as error:
         if not job or error.errno in _OF_THE_MACHINE:
             raise
-        raise OSError("{}: {}".format(UNSHOWN, words_of(error))) from error
+        raise OSError("{}: {}".format(UNSHOWN, error_text(error))) from error
 
 
 def leave_temporary() -> None:

@@ -13,8 +13,8 @@ import signal
 import time
 from typing import Any, Dict, Optional
 
-from ..files import mark, tell_trouble
-from ..kernel.processes import cut_short, words_of
+from ..files import read_mark, tell_trouble
+from ..kernel.processes import cut_short, error_text
 from .tasks import Failure
 
 NEVER = float("inf")
@@ -90,7 +90,7 @@ class Runner:
                 self.keep_time()
                 self.see_to()
         except Exception as error:  # whatever it is, the job must not outlive its runner unseen
-            self.verdict, self.why = "NODE_FAIL", "{}: {}".format(BROKE, words_of(error))
+            self.verdict, self.why = "NODE_FAIL", "{}: {}".format(BROKE, error_text(error))
         self.hands.sweep()
         self.last_word()
         return self.finish(self.end())
@@ -100,15 +100,15 @@ class Runner:
 
         Where there can be none, they do not, and the job goes on. The wish is tried again when it is made anew.
         """
-        if mark(wish) in ((0, 0), self.unmet):
+        if read_mark(wish) in ((0, 0), self.unmet):
             return
         try:
             self.hands.keep()
             self.unvisited = ""
         except Exception as error:
-            why = words_of(error)
+            why = error_text(error)
             tell_trouble(why)
-            self.unmet = mark(wish)
+            self.unmet = read_mark(wish)
             if why != self.unvisited:
                 self.unvisited = why
                 self.note("{}: nobody can come in: {}".format(self.plan["key"], why))

@@ -11,7 +11,7 @@ import select
 import signal
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, NoReturn, Optional, Set, Tuple
 
-from ..kernel.processes import NOT_FOUND, NOT_RUN, die_with, reset_signals, unblock_signals, words_of
+from ..kernel.processes import NOT_FOUND, NOT_RUN, die_with, error_text, reset_signals, unblock_signals
 
 _READY, _GO = b"r", b"g"
 _MESSAGE_BYTES_MAX = 1000
@@ -189,12 +189,12 @@ class Start:
                 named = " (is the program of its first line there?)"
             say(mouth, Failure(code, "cannot {}{}: {}".format(doing, named, error.strerror)))
         except BaseException as error:  # a child must never go on as a second runner
-            say(mouth, Failure(code, "cannot {}: {}".format(doing, words_of(error))))
+            say(mouth, Failure(code, "cannot {}: {}".format(doing, error_text(error))))
         finally:
             os._exit(code)
 
 
-def beside(entry: TaskEntry, work: Callable[[], None], complain: Callable[[str], None]) -> int:
+def fork_beside(entry: TaskEntry, work: Callable[[], None], complain: Callable[[str], None]) -> int:
     """Fork a process that does some work as one of the job's own. The caller has entered its fence.
 
     `complain` is called in it with what went wrong, in words.
@@ -214,12 +214,12 @@ def beside(entry: TaskEntry, work: Callable[[], None], complain: Callable[[str],
     except OSError as error:
         complain("cannot {}: {}".format(doing, error.strerror or error))
     except BaseException as error:  # a child must never go on as a second keeper
-        complain("cannot {}: {}".format(doing, words_of(error)))
+        complain("cannot {}: {}".format(doing, error_text(error)))
     finally:
         os._exit(NOT_RUN)
 
 
-def heard(task: Task, heed: Callable[[], None], whole: bool) -> Optional[Failure]:
+def hear_task(task: Task, heed: Callable[[], None], whole: bool) -> Optional[Failure]:
     """Listen to a task until it is ready (or, `whole`, until its program runs); what went wrong, if something did.
 
     `heed` is called now and then until the task has said something: it may kill it.

@@ -30,11 +30,11 @@ Edits = Dict[str, Any]
 """`containerEdits` of a specification."""
 
 
-def of_gpu(
+def gpu_words(
     index: str, folders: Sequence[str] = FOLDERS, libraries: Optional[Dict[str, str]] = None
 ) -> List[str]:
     """Words for podman for a GPU as Slurm numbers it. `libraries`: the driver's; left out, those that are found."""
-    if by_toolkit(folders):
+    if read_toolkit(folders):
         return ["--device", "{}={}".format(TOOLKIT, index)]
     return words_of(edits_of_gpu(index)) + words_of(common_edits(libraries))
 
@@ -45,7 +45,7 @@ def edits_of_gpu(index: str) -> Edits:
     return {"deviceNodes": [{"path": own}] if os.path.exists(own) else []}
 
 
-def by_toolkit(folders: Sequence[str] = FOLDERS) -> str:
+def read_toolkit(folders: Sequence[str] = FOLDERS) -> str:
     """The text of a specification that NVIDIA's toolkit has written; empty: there is none."""
     for folder in folders:
         for path in sorted(glob.glob(folder + "/*.yaml") + glob.glob(folder + "/*.json")):

@@ -17,7 +17,7 @@ import time
 from typing import Any, Dict, List, NoReturn, Optional, Tuple
 
 from ..files import open_of_job
-from ..kernel.processes import cut_short, descendants, signal_all, signal_below, words_of
+from ..kernel.processes import cut_short, error_text, find_descendants, signal_all, signal_below
 from . import podman, runtimes
 from .runtimes import Failed
 
@@ -69,14 +69,15 @@ class Containers:
     """The containers of one task, from their images to their end."""
 
     def __init__(self, image: Image, env: Dict[str, str]) -> None:
-        self.image, self.env = dict(image, **podman.users_own(image["home"])), env
+        self.image, self.env = dict(image, **podman.find_user_stores(image["home"])), env
         self.folder = "{}/{}".format(image["folder"], os.getpid())
         self.facts: Dict[str, Any] = {}
         self.found: Dict[str, str] = {}
         """Full names of images, by what the job calls them."""
         self.short = "{}/{}".format(image["short"], os.getpid())
         self.own, self.for_pull = (
-            podman.environment(self.folder, self.short, purpose, image, env) for purpose in ("run", "pull")
+            podman.podman_environment(self.folder, self.short, purpose, image, env)
+            for purpose in ("run", "pull")
         )
 
     def prepare(self) -> None:
@@ -87,7 +88,7 @@ class Containers:
         for each in self.image["containers"]:
             began = time.time()
             if not runtimes.pulls(self.image):
-                self.found[each["image"]] = podman.names_of(each["image"])[-1]
+                self.found[each["image"]] = podman.full_names(each["image"])[-1]
             elif self._have(each["image"], each["pull"]) | self._unpack(each["image"]):
                 pulled_ms += max(1, int(1000 * (time.time() - began)))
             self._hold(self.found[each["image"]])
@@ -103,7 +104,9 @@ class Containers:
         if name.startswith("/"):
             if not os.path.isdir(name + "/rootfs"):
                 raise Failed(
-                    "{} is not a bundle: it has no folder rootfs that {} can read".format(name, podman.user())
+                    "{} is not a bundle: it has no folder rootfs that {} can read".format(
+                        name, podman.find_user()
+                    )
                 )
             self.found[name] = name
             return False
@@ -112,11 +115,11 @@ class Containers:
         if there and pull != "always":
             self.found[name] = there
             return copied
-        full = podman.names_of(name)[-1]
+        full = podman.full_names(name)[-1]
         if full.startswith("localhost/") and not there:
-            own = podman.own_store(self.image["home"])
+            own = podman.find_own_store(self.image["home"])
             why = "image {} cannot be had: {} has built no such image on this node; `podman images` shows those in {}"
-            raise Failed(why.format(name, podman.user(), own), for_good=True)
+            raise Failed(why.format(name, podman.find_user(), own), for_good=True)
         if pull == "never":
             raise Failed("image {} is not on this node, and is never to be pulled".format(name))
         if there.startswith("localhost/"):
@@ -144,14 +147,14 @@ class Containers:
         """Have an image that the user built or pulled with another driver as it is there now; whether it was copied."""
         for each in self.image["copied"]:
             driver, _, source = each.partition("@")
-            there = podman.images(source, driver, "id")
-            full = next((full for full in podman.names_of(name) if full in there), "")
+            there = podman.list_images(source, driver, "id")
+            full = next((full for full in podman.full_names(name) if full in there), "")
             if not full:
                 continue
             note = _file_of(self.image["store"], "copied", full)
             lock = self._alone(full)
             try:
-                if full in podman.images(self.image["store"]) and _text(note) == there[full]:
+                if full in podman.list_images(self.image["store"]) and _text(note) == there[full]:
                     return False
                 self._carry(full, driver, source)
                 with open(note, "w") as file:
@@ -164,7 +167,7 @@ class Containers:
     def _carry(self, full: str, driver: str, source: str) -> None:
         """Copy an image from a store of another driver into the yard's."""
         between = self.folder + "/tmp/copied.tar"
-        copy = podman.environment(self.folder, self.short, "copy", self.image, self.env)
+        copy = podman.podman_environment(self.folder, self.short, "copy", self.image, self.env)
         podman.lay_out_copy(self.folder, self.short, driver, source)
         out = ["podman", "--log-level", "fatal", "save", "--quiet", "--output", between, full]
         into = ["podman", "--log-level", "fatal", "load", "--quiet", "--input", between]
@@ -197,7 +200,7 @@ class Containers:
         )
         fcntl.flock(fd, fcntl.LOCK_SH)
         os.utime(fd)
-        if full not in podman.images(self.image["store"]) and not self._look(full):
+        if full not in podman.list_images(self.image["store"]) and not self._look(full):
             # It was being removed meanwhile.
             raise Failed("image {} was removed from this node just now; try again".format(full))
 
@@ -216,8 +219,8 @@ class Containers:
 
     def _look(self, name: str) -> str:
         """The full name of an image that is in one of the stores; empty: none has it."""
-        stores = [podman.images(store) for store in [self.image["store"]] + self.image["others"]]
-        for full in podman.names_of(name):
+        stores = [podman.list_images(store) for store in [self.image["store"]] + self.image["others"]]
+        for full in podman.full_names(name):
             for there in stores:
                 if full in there:
                     self.facts["digest"] = there[full]
@@ -226,12 +229,14 @@ class Containers:
 
     def _pull(self, name: str, full: str) -> None:
         login = _login(self.image["home"], self.env)
-        words = podman.words_of_pull(full, login)
+        words = podman.pull_words(full, login)
         for left in reversed(range(_TRIES)):
             status, said = self._asked(words, self.for_pull)
             if status == 0:
                 return
-            failed = podman.why_not_pulled(name, said, podman.user(), login, podman.runtime(podman.hybrid()))
+            failed = podman.why_not_pulled(
+                name, said, podman.find_user(), login, podman.runtime(podman.hybrid())
+            )
             if not failed.ask_again or not left:
                 raise Failed(failed.why, failed.for_good)
             time.sleep(_PAUSE_S)
@@ -269,7 +274,7 @@ class Containers:
         except Failed as failed:
             code, self.facts["why"] = NOT_RUN, str(failed)
         except BaseException as error:  # a task must never go on as a second supervisor
-            self.facts["why"] = "its containers could not be run: {}".format(words_of(error))
+            self.facts["why"] = "its containers could not be run: {}".format(error_text(error))
         finally:
             _sweep()
             self._note()
@@ -280,12 +285,12 @@ class Containers:
         running = {}
         for wanted, number in containers:
             of_bundle = wanted["image"].startswith("/")
-            each, inside = podman.of_bundle(wanted) if of_bundle else (wanted, {})
+            each, inside = podman.read_bundle(wanted) if of_bundle else (wanted, {})
             env = dict(inside, **self.env)
             env.update(each["env"])
-            env = {name: podman.with_index([value], env)[0] for name, value in env.items()}
+            env = {name: podman.fill_index([value], env)[0] for name, value in env.items()}
             order = runtimes.Order(each, number, self.found[each["image"]], env, place)
-            words, own = runtimes.words_of(self.image, order, self.own)
+            words, own = runtimes.run_words(self.image, order, self.own)
             running[self._fork(words, own, None, place.terminal)] = (each, number)
         watched = None
         if containers[0][1] == 0 and runtimes.notes_start(self.image):
@@ -399,10 +404,10 @@ def prune(store: str, folder: str, unused_since_s: float, dry_run: bool) -> Dict
     """
     short = folder + "/s"
     podman.lay_out(folder, short, store)
-    env = podman.environment(folder, short, "pull", {"home": folder}, {})
-    sizes = podman.sizes(env)
+    env = podman.podman_environment(folder, short, "pull", {"home": folder}, {})
+    sizes = podman.measure_images(env)
     removed = {}
-    for full in sorted(podman.images(store)):
+    for full in sorted(podman.list_images(store)):
         locks = [
             os.open(_file_of(store, kind, full), os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             for kind in ("lock", "used")
@@ -439,7 +444,7 @@ def prune_as(uid: int, gid: int, store: str, folder: str, unused_since_ms: int, 
 def _sweep() -> None:
     """End what podman has left: monitors, its pause process, what a container has left behind."""
     while True:
-        signal_below(os.getpid(), descendants({os.getpid()}), signal.SIGKILL)
+        signal_below(os.getpid(), find_descendants({os.getpid()}), signal.SIGKILL)
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
@@ -513,17 +518,17 @@ def first_process(folder: str, pid: int) -> str:
     return "{}/{}/pid-0".format(folder, pid)
 
 
-def facts_of(folder: str, pid: int) -> Dict[str, Any]:
+def read_facts(folder: str, pid: int) -> Dict[str, Any]:
     """What a task has noted. The file is the job's own: it may hold anything, so only what makes sense is taken."""
     try:
         with os.fdopen(open_of_job(folder, "{}/{}".format(pid, FACTS)), "rb") as file:
             found = json.loads(file.read(_ERROR_BYTES_MAX).decode())
     except (OSError, ValueError, RecursionError):
         return {}
-    return sane(found)
+    return keep_sane(found)
 
 
-def sane(found: Any) -> Dict[str, Any]:
+def keep_sane(found: Any) -> Dict[str, Any]:
     """Of what a task or its node has noted, what makes sense."""
     if not isinstance(found, dict):
         return {}

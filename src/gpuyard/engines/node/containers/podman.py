@@ -69,14 +69,14 @@ def die_with(above: int) -> None:
         os._exit(1)
 
 
-def missing(hybrid: bool, path: str = PATH) -> List[str]:
+def find_missing(hybrid: bool, path: str = PATH) -> List[str]:
     """Programs that are not installed here, without which no image runs for this user."""
     # Root hides from its containers what crun stumbles over.
     stumbles = hybrid and os.geteuid() != 0
-    return lacking(["podman", runtime(stumbles, path)], path)
+    return find_lacking(["podman", runtime(stumbles, path)], path)
 
 
-def lacking(names: Iterable[str], path: str = PATH) -> List[str]:
+def find_lacking(names: Iterable[str], path: str = PATH) -> List[str]:
     """Programs that are not installed here, of these."""
     return [name for name in names if not program(name, path)]
 
@@ -178,7 +178,7 @@ def _set(path: str, section: str, settings: Dict[str, str]) -> None:
     _write(path, "[{}]\n{}".format(section, "".join(lines)))
 
 
-def environment(
+def podman_environment(
     folder: str, short: str, purpose: str, image: Dict[str, Any], env: Dict[str, str]
 ) -> Dict[str, str]:
     """The variables of podman itself, to `run`, `pull` or `copy`. Of the user's settings those for registries count."""
@@ -198,7 +198,7 @@ def environment(
     return found
 
 
-def passed_on(own: Dict[str, str], env: Dict[str, str]) -> Dict[str, str]:
+def pass_on(own: Dict[str, str], env: Dict[str, str]) -> Dict[str, str]:
     """Those of podman with those of a container, which it passes on by name: all users see a command line."""
     found = {name: value for name, value in env.items() if not _OURS.fullmatch(name)}
     found.update(own)
@@ -213,7 +213,7 @@ def _write(path: str, text: str) -> None:
         os.close(fd)
 
 
-def storage(root: str, run: str, lib: str, has_ids: bool) -> List[str]:
+def storage_words(root: str, run: str, lib: str, has_ids: bool) -> List[str]:
     """The first words of podman over a store of containers."""
     words = ["podman", "--root", root, "--runroot", run, "--tmpdir", lib, "--log-level", "fatal"]
     words += ["--storage-driver", OVERLAY]
@@ -241,7 +241,7 @@ def has_ids() -> bool:
 # -- images ------------------------------------------------------------------------------------------------------------
 
 
-def names_of(name: str) -> List[str]:
+def full_names(name: str) -> List[str]:
     """The full names that a name may stand for: of an image that was built here, and in its registry."""
     path, at, digest = name.partition("@")
     first, slash, _rest = path.partition("/")
@@ -256,14 +256,14 @@ def names_of(name: str) -> List[str]:
     return ["localhost/" + path, "docker.io/" + ("" if slash else "library/") + path]
 
 
-def users_own(home: str, of_all: Sequence[str] = SETTINGS) -> Dict[str, List[str]]:
+def find_user_stores(home: str, of_all: Sequence[str] = SETTINGS) -> Dict[str, List[str]]:
     """Where podman keeps what this user has built or pulled without the yard. In a process of the user's: settings of
     theirs may lead anywhere.
 
     `others`: stores that a container starts from as they are. `copied`: those of other drivers, such as vfs, which
     podman takes where it cannot lay folders over each other; an image comes from there by a copy.
     """
-    own = own_store(home, of_all)
+    own = find_own_store(home, of_all)
     found = sorted(glob.glob(glob.escape(own) + "/*-images/images.json"))
     drivers = [path.split("/")[-2][: -len("-images")] for path in found]
     return {
@@ -272,7 +272,7 @@ def users_own(home: str, of_all: Sequence[str] = SETTINGS) -> Dict[str, List[str
     }
 
 
-def own_store(home: str, of_all: Sequence[str] = SETTINGS) -> str:
+def find_own_store(home: str, of_all: Sequence[str] = SETTINGS) -> str:
     """The folder in which podman keeps the images of this user, by the settings that podman reads: of the user, and of
     all users of the machine.
     """
@@ -307,12 +307,12 @@ def _settings(path: str) -> Dict[str, str]:
 
 def _filled(path: str, home: str) -> str:
     """A path with what stands for variables in it; empty: it is no path."""
-    known = {"HOME": home, "UID": str(os.getuid()), "USER": user()}
+    known = {"HOME": home, "UID": str(os.getuid()), "USER": find_user()}
     path = _HOLE.sub(lambda hole: known.get(hole.group(1) or hole.group(2), ""), path)
     return path.rstrip("/") if path.startswith("/") else ""
 
 
-def user() -> str:
+def find_user() -> str:
     """The user of this process, by name or, without one, by number."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
@@ -320,7 +320,7 @@ def user() -> str:
         return str(os.getuid())
 
 
-def images(store: str, driver: str = OVERLAY, field: str = "digest") -> Dict[str, str]:
+def list_images(store: str, driver: str = OVERLAY, field: str = "digest") -> Dict[str, str]:
     """The digests of the images in a store, or another of their fields, by their names."""
     try:
         with open("{}/{}-images/images.json".format(store, driver), "rb") as file:
@@ -330,7 +330,7 @@ def images(store: str, driver: str = OVERLAY, field: str = "digest") -> Dict[str
         return {}
 
 
-def sizes(env: Dict[str, str]) -> Dict[str, int]:
+def measure_images(env: Dict[str, str]) -> Dict[str, int]:
     """The bytes of each image in a store, by its names; layers that two of them share count for both."""
     words = ["podman", "--log-level", "fatal", "images", "--format", "json"]
     try:
@@ -350,7 +350,7 @@ def remove(name: str, env: Dict[str, str]) -> bool:
     return done == 0
 
 
-def words_of_pull(name: str, login: str) -> List[str]:
+def pull_words(name: str, login: str) -> List[str]:
     """The command line that pulls an image into the store."""
     words = ["podman", "--log-level", "fatal", "pull", "--quiet"]
     return words + (["--authfile", login] if login else []) + [name]
@@ -407,7 +407,7 @@ def why_not_pulled(name: str, said: str, user: str, login: str, starter: str) ->
 
     `starter`: the program that is to start containers here.
     """
-    registry = names_of(name)[-1].partition("/")[0]
+    registry = full_names(name)[-1].partition("/")[0]
     last = last_line(said)
     for pattern, means, helps in _MEANINGS:
         if re.search(pattern, said, re.IGNORECASE):
@@ -421,7 +421,7 @@ def why_not_pulled(name: str, said: str, user: str, login: str, starter: str) ->
 # -- containers --------------------------------------------------------------------------------------------------------
 
 
-def words_of_run(
+def run_words(
     image: Dict[str, Any],
     container: Dict[str, Any],
     number: int,
@@ -431,7 +431,7 @@ def words_of_run(
 ) -> List[str]:
     """The command line that runs one container of a task to its end."""
     folder = place.folder
-    words = storage(folder + "/root", place.short + "/run", place.short + "/lib", place.has_ids)
+    words = storage_words(folder + "/root", place.short + "/run", place.short + "/lib", place.has_ids)
     for store in [image["store"]] + image["others"]:
         words += ["--storage-opt", "additionalimagestore=" + store]
     words += ["run", "--rm", "--pull", "never", "--name", "c{}".format(number)]
@@ -450,13 +450,13 @@ def words_of_run(
     workdir = container["workdir"] or place.cwd
     words += ["--workdir", workdir] if workdir else []
     if container["entrypoint"]:
-        words += ["--entrypoint", json.dumps(with_index(container["entrypoint"], env))]
+        words += ["--entrypoint", json.dumps(fill_index(container["entrypoint"], env))]
     # Of a bundle its own files stay as they are: what is written lies over them.
     words += ["--rootfs", full + "/rootfs:O"] if full.startswith("/") else [full]
-    return words + with_index(container["argv"], env)
+    return words + fill_index(container["argv"], env)
 
 
-def of_bundle(container: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, str]]:
+def read_bundle(container: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, str]]:
     """A container with what its bundle says where the job does not, and the variables of the bundle."""
     try:
         with open(container["image"] + "/config.json", encoding="utf-8") as file:
@@ -474,12 +474,12 @@ def of_bundle(container: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, str]
     return own, env
 
 
-def with_index(texts: Iterable[str], env: Dict[str, str]) -> List[str]:
+def fill_index(texts: Iterable[str], env: Dict[str, str]) -> List[str]:
     """Texts with the index of an array's task in them, where a manifest wants it: an image may have no shell."""
     return [text.replace(_INDEX, env.get("JOB_COMPLETION_INDEX", _INDEX)) for text in texts]
 
 
-def volumes_of(image: Dict[str, Any], container: Dict[str, Any], place: ContainerContext) -> List[str]:
+def list_volumes(image: Dict[str, Any], container: Dict[str, Any], place: ContainerContext) -> List[str]:
     """What a container sees of the node, as /source:/target[:ro]; empty folders that go with the attempt are made."""
     own = [place.cwd + ":" + place.cwd] if place.cwd else []
     found = []
@@ -495,7 +495,7 @@ def volumes_of(image: Dict[str, Any], container: Dict[str, Any], place: Containe
 def _volumes(image: Dict[str, Any], container: Dict[str, Any], place: ContainerContext) -> List[str]:
     # The machine's shared memory, or the job's own behind its fence: 64 MiB are too few for those that load data.
     words = ["--volume", "/dev/shm:/dev/shm"]
-    for each in volumes_of(image, container, place):
+    for each in list_volumes(image, container, place):
         words += ["--volume", each]
     return words
 

@@ -16,7 +16,7 @@ import subprocess
 import time
 from typing import Any, Dict, List, NamedTuple, Tuple
 
-from ..kernel.processes import runs, signal_below, signal_seen, stat_of
+from ..kernel.processes import is_running, read_stat, signal_below, signal_seen
 from . import devices, podman
 
 PODMAN, OCI, PYXIS, APPTAINER = "podman", "oci", "pyxis", "apptainer"
@@ -61,11 +61,11 @@ class Order(NamedTuple):
     place: podman.ContainerContext
 
 
-def missing(image: Dict[str, Any]) -> List[str]:
+def find_missing(image: Dict[str, Any]) -> List[str]:
     """Programs that are not installed here, without which these images do not run."""
     if kind_of(image) == PODMAN:
-        return podman.missing(podman.hybrid())
-    lacking = podman.lacking(_NEEDS[kind_of(image)])
+        return podman.find_missing(podman.hybrid())
+    lacking = podman.find_lacking(_NEEDS[kind_of(image)])
     # Slurm's commands may lie in a folder of their own.
     return [name for name in lacking if name != "srun" or not shutil.which(name)]
 
@@ -85,12 +85,12 @@ def notes_start(image: Dict[str, Any]) -> bool:
     return pulls(image)
 
 
-def words_of(image: Dict[str, Any], order: Order, own: Dict[str, str]) -> Tuple[List[str], Dict[str, str]]:
+def run_words(image: Dict[str, Any], order: Order, own: Dict[str, str]) -> Tuple[List[str], Dict[str, str]]:
     """The command line that runs a container to its end, and its environment. `own`: podman's variables."""
     if kind_of(image) == PODMAN:
         container, number, full, env, place = order
-        words = podman.words_of_run(image, container, number, full, env, place)
-        return words, podman.passed_on(own, env)
+        words = podman.run_words(image, container, number, full, env, place)
+        return words, podman.pass_on(own, env)
     if kind_of(image) == OCI:
         return _words_of_bundle(image, order)
     if order.full.startswith("/"):
@@ -154,7 +154,9 @@ def unpack(
             return False
         shutil.rmtree(final, ignore_errors=True)
         os.makedirs(final + "/rootfs", mode=0o755)
-        storage = podman.storage(place[0] + "/root", place[1] + "/run", place[1] + "/lib", podman.has_ids())
+        storage = podman.storage_words(
+            place[0] + "/root", place[1] + "/run", place[1] + "/lib", podman.has_ids()
+        )
         for store in [image["store"]] + image["others"]:
             storage += ["--storage-opt", "additionalimagestore=" + store]
         called = "unpacked-" + os.path.basename(final)[:12]
@@ -224,9 +226,9 @@ def _words_of_bundle(image: Dict[str, Any], order: Order) -> Tuple[List[str], Di
     inside = dict([each.partition("=")[::2] for each in about.get("Env") or ()])
     inside.update(env)
     inside.setdefault("PATH", podman.PATH)
-    rest = podman.with_index(container["argv"], env)
+    rest = podman.fill_index(container["argv"], env)
     if container["entrypoint"]:
-        args = podman.with_index(container["entrypoint"], env) + rest
+        args = podman.fill_index(container["entrypoint"], env) + rest
     else:
         args = list(about.get("Entrypoint") or ()) + (rest or list(about.get("Cmd") or ()))
     if not args:
@@ -306,7 +308,7 @@ def _mounts(image: Dict[str, Any], order: Order, bundle: str, files: str) -> Lis
     ]
     mounts += [_bind(path, path, "ro") for path in ("/etc/resolv.conf", "/etc/hosts") if os.path.exists(path)]
     mounts += [_bind("/dev/shm", "/dev/shm", "")]
-    for each in podman.volumes_of(image, order.container, order.place):
+    for each in podman.list_volumes(image, order.container, order.place):
         source, _, rest = each.partition(":")
         target, _, options = rest.partition(":")
         mounts.append(_bind(source, target or source, options))
@@ -418,7 +420,7 @@ def _is_of(pid: int, key: str, pid_file: str) -> bool:
 
     Where that was not noted, it has the mark of the attempt; one that just becomes its program shows none at first.
     """
-    stat = stat_of(pid)
+    stat = read_stat(pid)
     try:
         with open(since_file(pid_file)) as noted:
             return stat is not None and stat.ticks == int(noted.read())
@@ -431,7 +433,7 @@ def _is_of(pid: int, key: str, pid_file: str) -> bool:
                 said = about.read()
         except OSError:
             return False
-        if said or not runs(pid) or time.monotonic() > until:
+        if said or not is_running(pid) or time.monotonic() > until:
             return "{}={}".format(MARK, key).encode() in said.split(b"\0")
         time.sleep(_POLL_S)
 
@@ -479,7 +481,7 @@ def words_of_pyxis(image: Dict[str, Any], order: Order) -> Tuple[List[str], Dict
     # docker.io has another name for those who fetch from it, which pyxis knows.
     uri = path if registry == "docker.io" else "{}#{}".format(registry, path)
     words = _srun(env, place.terminal and not number) + ["--container-image=" + uri]
-    volumes = podman.volumes_of(image, container, place)
+    volumes = podman.list_volumes(image, container, place)
     if any(["," in each for each in volumes]):
         raise Failed("the path of a volume cannot have a comma with pyxis")
     words += ["--container-mounts=" + ",".join(volumes)] if volumes else []
@@ -487,9 +489,9 @@ def words_of_pyxis(image: Dict[str, Any], order: Order) -> Tuple[List[str], Dict
     words += ["--container-workdir=" + workdir] if workdir else []
     words += ["--no-container-mount-home", "--container-writable", "--no-container-remap-root"]
     words += ["--container-env=" + ",".join(sorted(env))] if env else []
-    args = podman.with_index(container["argv"], env)
+    args = podman.fill_index(container["argv"], env)
     if container["entrypoint"]:
-        args = podman.with_index(container["entrypoint"], env) + args
+        args = podman.fill_index(container["entrypoint"], env) + args
         return words + ["--no-container-entrypoint"] + args, _of_srun(env)
     return words + ["--container-entrypoint"] + args, _of_srun(env)
 
@@ -502,12 +504,12 @@ def words_of_apptainer(image: Dict[str, Any], order: Order) -> Tuple[List[str], 
     words += ["--contain", "--cleanenv", "--no-home", "--pid", "--writable-tmpfs"]
     # Its own /tmp would be of 64 MiB.
     own = ["{}/tmp:/tmp".format(place.folder), "{}/tmp:/var/tmp".format(place.folder), "/dev/shm:/dev/shm"]
-    for each in own + podman.volumes_of(image, container, place):
+    for each in own + podman.list_volumes(image, container, place):
         words += ["--bind", each]
     workdir = container["workdir"] or place.cwd
     words += ["--pwd", workdir] if workdir else []
     words += ["docker://" + full]
-    words += podman.with_index(list(container["entrypoint"]) + list(container["argv"]), env)
+    words += podman.fill_index(list(container["entrypoint"]) + list(container["argv"]), env)
     above = os.path.dirname(image["store"])
     outer = {
         "PATH": podman.PATH,

@@ -50,7 +50,7 @@ def boot_id() -> str:
         return file.read().strip()
 
 
-def stat_of(pid: int) -> Optional[Stat]:
+def read_stat(pid: int) -> Optional[Stat]:
     """What the kernel says of a process; None if there is none."""
     try:
         with open("/proc/{}/stat".format(pid), "rb") as file:
@@ -63,34 +63,34 @@ def stat_of(pid: int) -> Optional[Stat]:
     return Stat(fields[0].decode(), int(fields[1]), int(fields[19]))
 
 
-def gone(pid: int, stat: Stat) -> bool:
+def is_gone(pid: int, stat: Stat) -> bool:
     """Whether nothing of a process runs. If its first thread has ended, it looks like a zombie and may well run."""
-    return stat.state in "ZX" and not runs(pid)
+    return stat.state in "ZX" and not is_running(pid)
 
 
-def runs(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     """Whether any thread of a process runs: its first one may have ended long before the others."""
     try:
         threads = [int(name) for name in os.listdir("/proc/{}/task".format(pid))]
     except (FileNotFoundError, ProcessLookupError):
         return False
-    stats = [stat_of(each) for each in threads]
+    stats = [read_stat(each) for each in threads]
     return any([stat is not None and stat.state not in "ZX" for stat in stats])
 
 
-def all_pids() -> Iterator[int]:
+def list_pids() -> Iterator[int]:
     """Every process number there is."""
     for name in os.listdir("/proc"):
         if name.isdigit():
             yield int(name)
 
 
-def descendants(roots: Set[int]) -> Set[int]:
+def find_descendants(roots: Set[int]) -> Set[int]:
     """Every process below `roots`, without them."""
     parents = {}
-    for pid in all_pids():
-        stat = stat_of(pid)
-        if stat is not None and not gone(pid, stat):
+    for pid in list_pids():
+        stat = read_stat(pid)
+        if stat is not None and not is_gone(pid, stat):
             parents[pid] = stat.parent
     below: Set[int] = set()
     for pid in parents:
@@ -104,9 +104,9 @@ def descendants(roots: Set[int]) -> Set[int]:
     return below - roots
 
 
-def described(pid: int) -> str:
+def process_text(pid: int) -> str:
     """A process in a few words, for people: `4711 python (D)`."""
-    stat = stat_of(pid)
+    stat = read_stat(pid)
     try:
         with open("/proc/{}/comm".format(pid), "r", encoding="utf-8", errors="replace") as file:
             # The process chose its name, so it is made harmless for a terminal.
@@ -183,7 +183,7 @@ def _is_below(root: int, pid: int) -> bool:
     path = set()
     while pid > 0 and pid not in path:
         path.add(pid)
-        stat = stat_of(pid)
+        stat = read_stat(pid)
         if stat is None:
             return False
         pid = stat.parent
@@ -260,7 +260,7 @@ def cut_short(text: str, chars_max: int = WHY_CHARS_MAX) -> str:
     return text if len(text) <= chars_max else text[: chars_max - len(_CUT)] + _CUT
 
 
-def words_of(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """An error as people read it: of the system what it refused, and where; of anything else what it is, too."""
     if isinstance(error, OSError):
         if error.strerror and error.filename:

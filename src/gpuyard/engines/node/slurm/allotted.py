@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Iterator, List, Set, Tuple
 
 from ..attempt.tasks import TaskEntry
 from ..files import SCRIPT
-from ..kernel.processes import stat_of
+from ..kernel.processes import read_stat
 
 _OF_SLURM = ("SLURM", "CUDA_", "ROCR_", "ZE_", "GPU_")
 
@@ -81,7 +81,7 @@ class Allotted(TaskEntry):
         """Every `srun` of the job: it passes signals on. The helper that it starts itself is left out."""
         found: Dict[int, int] = {}
         for pid in below():
-            stat = stat_of(pid)
+            stat = read_stat(pid)
             try:
                 with open("/proc/{}/comm".format(pid), "rb") as file:
                     is_srun = file.read().strip() == b"srun"

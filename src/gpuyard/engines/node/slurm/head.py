@@ -18,7 +18,7 @@ from ..attempt.tasks import Failure, open_output, write_script
 from ..kernel.processes import adopt_orphans, boot_id
 from .allotted import Allotted, own_gpus
 from .spread import POLL_S as _POLL_NODE_S
-from .spread import SIGNALS, Remote, make_boxes, on_node
+from .spread import SIGNALS, Remote, make_boxes, run_on_node
 
 _POLL_S = 1.0
 _TERM_RACE_S, _END_RACE_S = 0.5, 0.015
@@ -122,7 +122,7 @@ class Head(Runner):
 
     def _told(self) -> None:
         """Slurm wants it to end: cancelled, out of time or preempted there, or its node goes."""
-        if not self.verdict and self.hands.failed is None and files.HALT not in files.names(".."):
+        if not self.verdict and self.hands.failed is None and files.HALT not in files.list_names(".."):
             self.verdict = files.TOLD
             self.term_at = time.monotonic()
             self.kill_at = self.term_at + self.plan["grace_ms"] / 1000
@@ -144,7 +144,7 @@ class Head(Runner):
 
     def obey(self) -> None:
         """Do what the files ask for."""
-        above = files.names("..")
+        above = files.list_names("..")
         if files.DEAD in above:
             self.verdict, self.why, self.kill_at = "NODE_FAIL", "a node of it is lost", time.monotonic()
             return
@@ -176,7 +176,7 @@ class Head(Runner):
 
     def last_word(self) -> None:
         """Slurm signals one process after another: a job may end of it, even well, before the signal comes here."""
-        told = self.verdict or files.HALT in files.names("..")
+        told = self.verdict or files.HALT in files.list_names("..")
         if self.running and not told and signal.sigtimedwait((signal.SIGTERM,), _END_RACE_S):
             self.verdict = files.TOLD
 
@@ -234,12 +234,12 @@ def _linger() -> None:
     starts at once; handed in later, it would wait for a pass of Slurm's scheduler, once in a second or a minute.
     """
     until = time.monotonic() + _LINGER_S
-    while files.PLAN in files.names(".") and time.monotonic() < until:
+    while files.PLAN in files.list_names(".") and time.monotonic() < until:
         time.sleep(_LOOK_S)
 
 
 def _saved_ms(path: str) -> int:
-    return int(files.changed(path) * 1000) if files.changed(path) > 0 else 0
+    return int(files.read_change_s(path) * 1000) if files.read_change_s(path) > 0 else 0
 
 
 def _free_port() -> int:
@@ -275,7 +275,7 @@ def main() -> int:
     adopt_orphans()
     arrange(plan, os.environ.get("YARD_HEAD", node))
     if len(sys.argv) > 2:
-        return on_node(plan, node)
+        return run_on_node(plan, node)
     claim = {
         "slurm_id": int(os.environ["SLURM_JOB_ID"]),
         "node": node,

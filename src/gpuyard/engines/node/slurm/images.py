@@ -20,7 +20,7 @@ FOLDER = "/var/tmp/gpuyard-{}"
 _STORE = "images"
 
 
-def of(plan: Dict[str, Any], node: str, pattern: str = FOLDER) -> Dict[str, Any]:
+def plan_images(plan: Dict[str, Any], node: str, pattern: str = FOLDER) -> Dict[str, Any]:
     """What a plan says of images, with what this node adds to it. `pattern`: what the user's folder is called."""
     found = dict(plan["image"])
     above = own_folder(pattern)
@@ -32,7 +32,7 @@ def of(plan: Dict[str, Any], node: str, pattern: str = FOLDER) -> Dict[str, Any]
         folder=folder,
         short=podman.short_folder(folder),
         store="{}/{}".format(above, _STORE),
-        gpus={name: gpus.of_gpu(name) for name in names if name},
+        gpus={name: gpus.gpu_words(name) for name in names if name},
     )
     return found
 
@@ -67,7 +67,9 @@ def own_folder(pattern: str = FOLDER) -> str:
     return tempfile.mkdtemp(prefix=name + "-", dir=above)
 
 
-def make(found: Dict[str, Any], missing: Callable[[Dict[str, Any]], List[str]] = runtimes.missing) -> None:
+def make(
+    found: Dict[str, Any], missing: Callable[[Dict[str, Any]], List[str]] = runtimes.find_missing
+) -> None:
     """Make the folders on this node, for this user alone; `runtimes.Failed` says why they cannot be had."""
     lacking = missing(found)
     if lacking:

@@ -72,7 +72,7 @@ class Remote:
         # An image may be pulled for hours, and the job's own limits end that.
         until = time.monotonic() + (_READY_IMAGE_S_MAX if self.plan.get("image") else _READY_S_MAX)
         while time.monotonic() < until:
-            here = files.names(".")
+            here = files.list_names(".")
             if all([files.READY + node in here for node in self.plan["order"]]):
                 return None
             self.reap()
@@ -81,7 +81,7 @@ class Remote:
             if info is not None and info.si_signo == signal.SIGTERM:
                 self.failed = Failure(128 + signal.SIGTERM, "Slurm ended it before it ran")
                 self.lost = True
-            if self.failed or files.HALT in files.names(".."):
+            if self.failed or files.HALT in files.list_names(".."):
                 return self.failed
         self.lost = True
         return Failure(1, "not all nodes were ready in time")
@@ -93,7 +93,7 @@ class Remote:
 
     def reap(self) -> bool:
         """Look what became of the nodes; whether any is left."""
-        for name in sorted(files.names(".")):
+        for name in sorted(files.list_names(".")):
             if name.startswith(files.FAILED) and name.endswith(".json") and self.failed is None:
                 said = files.read(name)
                 if said is not None:
@@ -149,7 +149,7 @@ class _Orders:
     """What the head orders on one node, and whether the head is still there."""
 
     def __init__(self, crew: Crew) -> None:
-        self.crew, self.here, self.done = crew, files.names("."), 0
+        self.crew, self.here, self.done = crew, files.list_names("."), 0
         self.dying = False
         """Whether an order came before the tasks ran: they have nothing to save."""
         self.gone = False
@@ -163,11 +163,11 @@ class _Orders:
         now = time.monotonic()
         self.seen_at += max(0.0, now - self.turned_at - _TURN_S)
         self.turned_at = now
-        self.here = files.names(".")
-        beat = files.changed(files.BEAT)
+        self.here = files.list_names(".")
+        beat = files.read_change_s(files.BEAT)
         if beat != self.seen:
             self.seen, self.seen_at = beat, now
-        ended = files.END in self.here or files.DEAD in files.names("..")
+        ended = files.END in self.here or files.DEAD in files.list_names("..")
         self.gone = ended or now - self.seen_at > files.LEASE_S
 
     def follow(self) -> None:
@@ -195,7 +195,7 @@ class _Orders:
                 self.crew.kill()
 
 
-def on_node(plan: Dict[str, Any], node: str, crew: Optional[Crew] = None) -> int:
+def run_on_node(plan: Dict[str, Any], node: str, crew: Optional[Crew] = None) -> int:
     """The part of one node: its tasks at the gate, then running, passing on what the head orders.
 
     `crew`: those who run them; left out, processes of this node.
@@ -245,7 +245,7 @@ def make_boxes(plan: Dict[str, Any], node: str) -> Optional[Failure]:
     from . import images
 
     try:
-        plan["image"] = images.of(plan, node)
+        plan["image"] = images.plan_images(plan, node)
         images.make(plan["image"])
     except runtimes.Failed as failed:
         return Failure(image.NOT_RUN, str(failed))

@@ -58,7 +58,7 @@ def words(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def entries(source: str, left_out: Callable[[str], None], failed: Note) -> Iterator[Entry]:
+def list_entries(source: str, left_out: Callable[[str], None], failed: Note) -> Iterator[Entry]:
     """What there is to copy of a file or a folder; paths begin with the source's own name.
 
     A file is open before its head is told: what cannot be read has none, and the others are copied all the same.
@@ -106,7 +106,7 @@ def _head(path: str, found: os.stat_result) -> Dict[str, Any]:
     return {"path": path, "mode": found.st_mode & 0o777, "folder": False, "size": found.st_size}
 
 
-def pieces(head: Dict[str, Any], file: int) -> Iterator[bytes]:
+def read_pieces(head: Dict[str, Any], file: int) -> Iterator[bytes]:
     """The bytes of a file, as many as its head says; of one that became shorter meanwhile, those there are."""
     left = head["size"]
     while left:
@@ -263,6 +263,6 @@ def _folder(path: str, mode: int) -> None:
             raise Trouble("{} is there and is not a folder".format(path)) from None
 
 
-def placed(path: str, home: Optional[str]) -> str:
+def resolve_path(path: str, home: Optional[str]) -> str:
     """A path as it is named for a job: `~/x` lies in its user's home."""
     return os.path.join(home or "/", path[2:]) if path.startswith("~/") else path

@@ -27,17 +27,17 @@ OWN = "job"
 """The session that is the job itself."""
 
 
-def frame(kind: bytes, content: bytes = b"") -> bytes:
+def make_frame(kind: bytes, content: bytes = b"") -> bytes:
     """A frame."""
     return HEAD.pack(kind, len(content)) + content
 
 
-def said(kind: bytes, value: Dict[str, Any]) -> bytes:
+def make_json_frame(kind: bytes, value: Dict[str, Any]) -> bytes:
     """A frame of JSON."""
-    return frame(kind, json.dumps(value).encode())
+    return make_frame(kind, json.dumps(value).encode())
 
 
-def reach(folder: str, uid: Optional[int] = None) -> Optional[socket.socket]:
+def reach_keeper(folder: str, uid: Optional[int] = None) -> Optional[socket.socket]:
     """A connection to the keeper of an attempt; None: there is none. Any length of path will do.
 
     `uid`: the user whose folder it is. A link there may lead to any socket of this machine, and is not followed.

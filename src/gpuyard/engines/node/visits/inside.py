@@ -109,7 +109,7 @@ def start(
         return ours, fork(work, complain)
 
 
-def received(ours: socket.socket) -> Tuple[Optional[Tuple[int, int]], str]:
+def receive_terminal(ours: socket.socket) -> Tuple[Optional[Tuple[int, int]], str]:
     """The terminal that has come from a container, master and slave; else why there is none."""
     with ours:
         text, given, _flags, _address = ours.recvmsg(4096, socket.CMSG_SPACE(2 * _INT.size))

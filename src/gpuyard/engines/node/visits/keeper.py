@@ -32,8 +32,8 @@ from .frames import (
     SIGNAL,
     SIZE,
     SOCKET,
-    frame,
-    said,
+    make_frame,
+    make_json_frame,
 )
 
 _READ_BYTES = 65536
@@ -355,7 +355,7 @@ class TerminalKeeper:
         if piece:
             for client in list(self.clients.values()):
                 if client.session is session:
-                    client.send(frame(DATA, piece))
+                    client.send(make_frame(DATA, piece))
                     self._flush(client)
         return bool(piece)
 
@@ -391,7 +391,7 @@ class TerminalKeeper:
             if client.session is session:
                 client.session = None
                 client.closing = True
-                client.send(said(EXIT, {"code": session.code}))
+                client.send(make_json_frame(EXIT, {"code": session.code}))
                 self._flush(client)
 
     def _hang_up(self, session: Session) -> None:
@@ -468,7 +468,7 @@ class TerminalKeeper:
 
     def _refuse(self, client: Client, why: str) -> None:
         client.closing = True
-        client.send(frame(ERROR, why.encode("utf-8", "replace")))
+        client.send(make_frame(ERROR, why.encode("utf-8", "replace")))
         self._flush(client)
 
     def _begin(self, client: Client, asked: Dict[str, Any]) -> None:
@@ -480,7 +480,7 @@ class TerminalKeeper:
             self._shell(client, asked)
         elif what == "stay":
             # The connection ends when the attempt does: that is all that is wanted.
-            client.send(said(HELLO, {}))
+            client.send(make_json_frame(HELLO, {}))
             self._flush(client)
         elif what in ("forward", "read", "write", "run", "signal"):
             # The parent of the job's processes, and this one: the job's user may not be able to see them.
@@ -494,10 +494,10 @@ class TerminalKeeper:
 
         def complain(text: str) -> None:
             link.setblocking(True)
-            link.sendall(frame(ERROR, text.encode("utf-8", "replace")))
+            link.sendall(make_frame(ERROR, text.encode("utf-8", "replace")))
 
         def work() -> None:
-            visitors.let_go(self, link)
+            visitors.close_inherited(self, link)
             seen = env
             # The network of a container is that of its node.
             if self.container and asked["do"] not in ("forward", "signal"):
@@ -522,9 +522,9 @@ class TerminalKeeper:
         session.resize(_size_of(asked))
         seen = asked.get("seen")
         shown = session.since(seen if type(seen) is int else None)
-        client.send(said(HELLO, {"session": name, "offset": session.offset - len(shown)}))
+        client.send(make_json_frame(HELLO, {"session": name, "offset": session.offset - len(shown)}))
         for at in range(0, len(shown), _READ_BYTES):
-            client.send(frame(DATA, shown[at : at + _READ_BYTES]))
+            client.send(make_frame(DATA, shown[at : at + _READ_BYTES]))
         if session.offset and session.size == before:
             session.redraw()
         self._flush(client)
@@ -540,7 +540,7 @@ class TerminalKeeper:
         if self.container:
 
             def let_go(link: socket.socket) -> None:
-                visitors.let_go(self, link)
+                visitors.close_inherited(self, link)
 
             ours, pid = inside.start(
                 self.fork, self.container, words, told, _size_of(asked), let_go, self.enter
@@ -573,7 +573,7 @@ class TerminalKeeper:
     def _come(self, coming: Coming) -> None:
         """A shell has entered the container, or could not. Nobody else knows its name, by which it would be found."""
         client, name = coming.client, coming.name
-        pty, why = inside.received(coming.ours)
+        pty, why = inside.receive_terminal(coming.ours)
         left = client.connection.fileno() < 0
         if pty is not None:
             self.sessions[name] = Session(name, pty, coming.pid)

@@ -21,17 +21,29 @@ from ..kernel.processes import (
     NOT_FOUND,
     NOT_RUN,
     Fork,
-    all_pids,
-    descendants,
+    error_text,
+    find_descendants,
+    list_pids,
+    read_stat,
     reset_signals,
     signal_all,
     signal_below,
-    stat_of,
     unblock_signals,
-    words_of,
 )
 from . import copying
-from .frames import DATA, END, ERRORS, EXIT, FILE, FRAME_BYTES_MAX, HEAD, HELLO, SIGNAL, frame, said
+from .frames import (
+    DATA,
+    END,
+    ERRORS,
+    EXIT,
+    FILE,
+    FRAME_BYTES_MAX,
+    HEAD,
+    HELLO,
+    SIGNAL,
+    make_frame,
+    make_json_frame,
+)
 
 _READ_BYTES = 65536
 _CONNECT_S = 10.0
@@ -66,7 +78,7 @@ class Gone(Exception):
 Complain = Callable[[str], None]
 
 
-def let_go(keeper: Any, link: socket.socket) -> None:
+def close_inherited(keeper: Any, link: socket.socket) -> None:
     """In a process that the keeper has just forked: what others have at the keeper ends when they are done with it."""
     signal.set_wakeup_fd(-1)
     links = [client.connection for client in keeper.clients.values() if client.connection is not link]
@@ -98,9 +110,9 @@ def serve(
         elif asked["do"] == "signal":
             send_signal(link, asked)
         elif asked["do"] == "read":
-            _read(link, copying.placed(str(asked["path"]), env.get("HOME")))
+            _read(link, copying.resolve_path(str(asked["path"]), env.get("HOME")))
         else:
-            _write(link, copying.placed(str(asked["path"]), env.get("HOME")))
+            _write(link, copying.resolve_path(str(asked["path"]), env.get("HOME")))
     except Gone:
         pass
     except copying.Trouble as trouble:
@@ -211,7 +223,7 @@ def _signal_groups(meant: List[Tuple[int, int]]) -> None:
 def _signal_group(master: int, number: int) -> None:
     """Send a signal to the group in the foreground, if it is one of the terminal's session."""
     group, (session,) = os.tcgetpgrp(master), _INT.unpack(fcntl.ioctl(master, _TIOCGSID, bytes(_INT.size)))
-    for pid in all_pids():
+    for pid in list_pids():
         try:
             if (os.getpgid(pid), os.getsid(pid)) == (group, session):
                 os.killpg(group, number)
@@ -246,16 +258,16 @@ def _forward(link: socket.socket, port: int, complain: Complain, hung_up_s: floa
     """Pass bytes on both ways, until the client has gone."""
     there = _connected(port)
     there.settimeout(None)
-    link.sendall(said(HELLO, {}))
+    link.sendall(make_json_frame(HELLO, {}))
 
     def back() -> None:
         with suppress(OSError):
             try:
                 for piece in iter(lambda: there.recv(_READ_BYTES), b""):
-                    link.sendall(frame(DATA, piece))
-                link.sendall(said(EXIT, {"code": 0}))
+                    link.sendall(make_frame(DATA, piece))
+                link.sendall(make_json_frame(EXIT, {"code": 0}))
             except OSError as error:
-                complain(words_of(error))
+                complain(error_text(error))
             link.shutdown(socket.SHUT_WR)
             there.shutdown(socket.SHUT_RDWR)
 
@@ -290,19 +302,19 @@ def _pass(content: bytes, there: socket.socket, link: socket.socket, hung_up_s: 
 def _read(link: socket.socket, path: str) -> None:
     left_out: List[str] = []
     failed = copying.Failed()
-    link.sendall(said(HELLO, {}))
-    for head, file in copying.entries(path, left_out.append, failed):
-        link.sendall(frame(FILE, json.dumps(head).encode()))
-        for piece in copying.pieces(head, file):
-            link.sendall(frame(DATA, piece))
+    link.sendall(make_json_frame(HELLO, {}))
+    for head, file in copying.list_entries(path, left_out.append, failed):
+        link.sendall(make_frame(FILE, json.dumps(head).encode()))
+        for piece in copying.read_pieces(head, file):
+            link.sendall(make_frame(DATA, piece))
     told = {"left_out": left_out[: copying.NAMED_MAX], "left_out_count": len(left_out)}
-    link.sendall(said(EXIT, dict(failed.told(), code=0, **told)))
+    link.sendall(make_json_frame(EXIT, dict(failed.told(), code=0, **told)))
 
 
 def _write(link: socket.socket, path: str) -> None:
     failed = copying.Failed()
     taker = copying.Taker(path, failed)
-    link.sendall(said(HELLO, {}))
+    link.sendall(make_json_frame(HELLO, {}))
     whole = False
     try:
         for kind, content in _frames(link):
@@ -315,7 +327,7 @@ def _write(link: socket.socket, path: str) -> None:
                 break
     finally:
         taker.close(whole)
-    link.sendall(said(EXIT, dict(failed.told(), code=0, files=taker.files, bytes=taker.bytes)))
+    link.sendall(make_json_frame(EXIT, dict(failed.told(), code=0, files=taker.files, bytes=taker.bytes)))
 
 
 # ---- a command
@@ -374,7 +386,7 @@ class Command:
 
     def run(self) -> None:
         """Pass on both ways until the command has ended and all that it wrote is sent."""
-        self.unsent += said(HELLO, {})
+        self.unsent += make_json_frame(HELLO, {})
         self._send()
         quiet_at = float("inf")
         while self.code is None or self.outputs:
@@ -393,7 +405,7 @@ class Command:
                 # What it left running may hold its output open for good.
                 break
         self.link.setblocking(True)
-        self.link.sendall(bytes(self.unsent) + said(EXIT, {"code": self.code}))
+        self.link.sendall(bytes(self.unsent) + make_json_frame(EXIT, {"code": self.code}))
 
     def _turn(self) -> bool:
         """Wait for something, and see to it; whether the command was listened to and wrote nothing."""
@@ -447,7 +459,7 @@ class Command:
             del self.outputs[fd]
             os.close(fd)
         elif self.hung_up_at is None:
-            self.unsent += frame(self.outputs[fd], piece)
+            self.unsent += make_frame(self.outputs[fd], piece)
             self._send()
         return bool(piece)
 
@@ -551,9 +563,9 @@ def send_signal(link: socket.socket, asked: Dict[str, Any]) -> None:
         raise copying.Trouble("a signal goes to {}, {} or {}, not to {!r}".format(BATCH, STEPS, ALL, whom))
     above, keeper = asked["family"]
     # Visitors and shells are below the keeper, and none of the job's own.
-    below = descendants({above}) - descendants({keeper}) - {keeper}
-    stats = {pid: stat_of(pid) for pid in below}
+    below = find_descendants({above}) - find_descendants({keeper}) - {keeper}
+    stats = {pid: read_stat(pid) for pid in below}
     first = {pid for pid, stat in stats.items() if stat is not None and stat.parent == above}
     meant = {BATCH: first, STEPS: below - first, ALL: below}[whom]
     signal_below(above, sorted(meant), number)
-    link.sendall(said(HELLO, {}) + said(EXIT, {"code": 0, "processes": len(meant)}))
+    link.sendall(make_json_frame(HELLO, {}) + make_json_frame(EXIT, {"code": 0, "processes": len(meant)}))

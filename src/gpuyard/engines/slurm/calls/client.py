@@ -14,7 +14,7 @@ from gpuyard.engines.contract import Transient
 from gpuyard.engines.slurm.calls import submission
 from gpuyard.engines.slurm.calls.commands import Commands, OutOfReach, Refusal
 from gpuyard.engines.slurm.calls.submission import Submission
-from gpuyard.engines.slurm.words.forms import Unreadable, settings
+from gpuyard.engines.slurm.words.forms import Unreadable, parse_settings
 from gpuyard.engines.slurm.words.queue import PAST_FIELDS, SlurmJob, queue_format, read_past, read_queue
 from gpuyard.engines.slurm.words.rows import (
     Partition,
@@ -183,11 +183,11 @@ class CommandClient:
 
     def settings(self) -> dict[str, str]:
         """`scontrol show config`."""
-        return settings(self._run("scontrol", "show", "config"))
+        return parse_settings(self._run("scontrol", "show", "config"))
 
     def submit(self, job: Submission) -> int:
         """`sbatch`, with the script on its standard input."""
-        words = submission.words(job, self.as_user)
+        words = submission.sbatch_words(job, self.as_user)
         said = self._run("sbatch", *words, text=job.script, bare=True)
         number = said.strip().partition(";")[0]
         if not number.isdecimal():

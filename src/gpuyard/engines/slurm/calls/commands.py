@@ -88,7 +88,7 @@ class Commands:
             raise Permanent(f"{program} cannot be run: {error.strerror}") from None
         if done.returncode:
             said = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}")[-2000:]
-            kind = OutOfReach if out_of_reach(said) else Refusal
+            kind = OutOfReach if is_out_of_reach(said) else Refusal
             raise kind(f"{name}: {said}")
         return done.stdout
 
@@ -121,7 +121,7 @@ class Commands:
         return (int(numbers[0]), int(numbers[1])) if len(numbers) == 2 else (0, 0)
 
 
-def out_of_reach(said: str) -> bool:
+def is_out_of_reach(said: str) -> bool:
     """Whether a complaint means that Slurm did not answer, rather than that it said no."""
     lower = said.lower()
     return any(sign in lower for sign in _OUT_OF_REACH)

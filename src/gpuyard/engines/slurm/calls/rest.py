@@ -17,12 +17,12 @@ from gpuyard.engines.contract import Permanent, Transient
 from gpuyard.engines.machine.launches import user_name
 from gpuyard.engines.slurm.calls import rest_rows, submission
 from gpuyard.engines.slurm.calls.client import CommandClient, Queue, Reach
-from gpuyard.engines.slurm.calls.commands import OutOfReach, Refusal, out_of_reach
+from gpuyard.engines.slurm.calls.commands import OutOfReach, Refusal, is_out_of_reach
 from gpuyard.engines.slurm.calls.submission import Submission
 from gpuyard.engines.slurm.words.forms import Unreadable
 from gpuyard.engines.slurm.words.queue import SlurmJob
 from gpuyard.engines.slurm.words.rows import Partition, Reservation, SlurmNode
-from gpuyard.errors import words_of
+from gpuyard.errors import error_text
 
 TIMEOUT_S = 20.0
 _Row = TypeVar("_Row")
@@ -55,7 +55,7 @@ class RestClient:
             with open(self._token_file, encoding="utf-8") as file:
                 text = file.read().strip()
         except OSError as error:
-            raise OutOfReach(f"the token of slurmrestd cannot be read: {words_of(error)}") from None
+            raise OutOfReach(f"the token of slurmrestd cannot be read: {error_text(error)}") from None
         # As `scontrol token` prints it, or the token alone.
         return text.removeprefix("SLURM_JWT=")
 
@@ -74,7 +74,7 @@ class RestClient:
             text = reply.read()
         except (TimeoutError, OSError, HTTPException) as error:
             raise OutOfReach(
-                f"slurmrestd at {self._host}:{self._port} does not answer: {words_of(error)}"
+                f"slurmrestd at {self._host}:{self._port} does not answer: {error_text(error)}"
             ) from None
         finally:
             link.close()
@@ -95,7 +95,7 @@ class RestClient:
                     " )", ")"
                 )
                 raise OutOfReach(f"{why}; make a new one with `scontrol token username={self._user}`")
-            if status >= 500 and (out_of_reach(found) or not _numbers(said)):
+            if status >= 500 and (is_out_of_reach(found) or not _numbers(said)):
                 raise OutOfReach(f"slurmrestd: {status} {found}")
             if status >= 400 or found:
                 raise RestRefusal(f"slurmrestd: {found or status}", _numbers(said))
@@ -135,20 +135,22 @@ class RestClient:
     def queue(self) -> Queue:
         """Every job."""
         asked_ms, began_s = time.time_ns() // 1_000_000, time.monotonic()
-        jobs: list[SlurmJob] = [rest_rows.job_of(each) for each in self._call("GET", "/jobs").get("jobs", [])]
+        jobs: list[SlurmJob] = [
+            rest_rows.read_job(each) for each in self._call("GET", "/jobs").get("jobs", [])
+        ]
         return Queue(tuple(jobs), asked_ms, time.monotonic() - began_s)
 
     def nodes(self) -> list[SlurmNode]:
         """Every node."""
-        return self._rows("nodes", rest_rows.node_of)
+        return self._rows("nodes", rest_rows.read_node)
 
     def partitions(self) -> list[Partition]:
         """Every partition."""
-        return self._rows("partitions", rest_rows.partition_of)
+        return self._rows("partitions", rest_rows.read_partition)
 
     def reservations(self) -> list[Reservation]:
         """Every reservation."""
-        return self._rows("reservations", rest_rows.reservation_of)
+        return self._rows("reservations", rest_rows.read_reservation)
 
     def _rows(self, what: str, row: Callable[[Mapping[str, Any]], _Row]) -> list[_Row]:
         try:
@@ -179,9 +181,9 @@ class RestClient:
         self.version()
         if not self._names_nodes:
             return self._commands.submit(job)
-        body = submission.body(job, self._commands.bare_environment())
+        body = submission.make_body(job, self._commands.bare_environment())
         said = self._call("POST", "/job/submit", body, user=user_name(job.uid))
-        number = rest_rows.number(said.get("job_id"))
+        number = rest_rows.read_number(said.get("job_id"))
         if not number:
             raise OutOfReach("slurmrestd answered without a job's number")
         return number

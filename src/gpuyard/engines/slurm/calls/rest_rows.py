@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpuyard.engines.name_lists import expand
-from gpuyard.engines.slurm.words.forms import gres, tres_map
-from gpuyard.engines.slurm.words.queue import SlurmJob, main_state, read_held
+from gpuyard.engines.slurm.words.forms import parse_gres, parse_tres_map
+from gpuyard.engines.slurm.words.queue import SlurmJob, choose_state, read_held
 from gpuyard.engines.slurm.words.rows import Partition, Reservation, SlurmNode
 from gpuyard.model.units import MINUTE_MS
 
 
-def number(value: Any) -> int:
+def read_number(value: Any) -> int:
     """A number in either form; 0: none, or no end of it."""
     if isinstance(value, Mapping):
         value = value.get("number") if value.get("set") and not value.get("infinite") else 0
@@ -37,16 +37,16 @@ def _text(value: Any) -> str:
     return str(value) if value else ""
 
 
-def job_of(entry: Mapping[str, Any]) -> SlurmJob:
+def read_job(entry: Mapping[str, Any]) -> SlurmJob:
     """One of `jobs`."""
     held = read_held(_text(entry.get("tres_alloc_str")) or _text(entry.get("tres_req_str")))
     return SlurmJob(
-        id=number(entry.get("job_id")),
-        het_id=number(entry.get("het_job_id")),
-        state=main_state(states(entry.get("job_state"))),
+        id=read_number(entry.get("job_id")),
+        het_id=read_number(entry.get("het_job_id")),
+        state=choose_state(states(entry.get("job_state"))),
         reason=_text(entry.get("state_reason")),
-        uid=number(entry.get("user_id")),
-        submit_s=number(entry.get("submit_time")),
+        uid=read_number(entry.get("user_id")),
+        submit_s=read_number(entry.get("submit_time")),
         nodes=expand(_text(entry.get("nodes"))),
         gpus=held.gpus,
         cpus=held.cpus,
@@ -56,7 +56,7 @@ def job_of(entry: Mapping[str, Any]) -> SlurmJob:
     )
 
 
-def node_of(entry: Mapping[str, Any]) -> SlurmNode:
+def read_node(entry: Mapping[str, Any]) -> SlurmNode:
     """One of `nodes`."""
     name = _text(entry.get("name"))
     return SlurmNode(
@@ -64,20 +64,22 @@ def node_of(entry: Mapping[str, Any]) -> SlurmNode:
         address=_text(entry.get("address")) or name,
         state="+".join(states(entry.get("state")) + states(entry.get("state_flags") or [])),
         reason=_text(entry.get("reason")),
-        cpus=number(entry.get("effective_cpus")) or number(entry.get("cpus")),
-        memory_mib=max(0, number(entry.get("real_memory")) - number(entry.get("specialized_memory"))),
-        gres=gres(_text(entry.get("gres"))),
+        cpus=read_number(entry.get("effective_cpus")) or read_number(entry.get("cpus")),
+        memory_mib=max(
+            0, read_number(entry.get("real_memory")) - read_number(entry.get("specialized_memory"))
+        ),
+        gres=parse_gres(_text(entry.get("gres"))),
         features=_names(entry.get("active_features")),
         partitions=_names(entry.get("partitions")),
-        reason_ms=number(entry.get("reason_changed_at")) * 1000,
+        reason_ms=read_number(entry.get("reason_changed_at")) * 1000,
         version=_text(entry.get("version") or entry.get("slurmd_version")),
-        alloc=tres_map(_text(entry.get("tres_used"))),
-        sockets=number(entry.get("sockets")) or 1,
-        boot_ms=number(entry.get("boot_time")) * 1000,
+        alloc=parse_tres_map(_text(entry.get("tres_used"))),
+        sockets=read_number(entry.get("sockets")) or 1,
+        boot_ms=read_number(entry.get("boot_time")) * 1000,
     )
 
 
-def partition_of(entry: Mapping[str, Any]) -> Partition:
+def read_partition(entry: Mapping[str, Any]) -> Partition:
     """One of `partitions`."""
     nodes = entry.get("nodes")
     listed = nodes.get("configured") if isinstance(nodes, Mapping) else nodes
@@ -89,14 +91,14 @@ def partition_of(entry: Mapping[str, Any]) -> Partition:
         nodes=expand(_text(listed)),
         state="+".join(states(state if state is not None else entry.get("state", "UP"))),
         default="DEFAULT" in flags,
-        max_ms=number(_part(entry, "maximums", "time", "max_time_limit")) * MINUTE_MS,
-        default_ms=number(_part(entry, "defaults", "time", "default_time_limit")) * MINUTE_MS,
+        max_ms=read_number(_part(entry, "maximums", "time", "max_time_limit")) * MINUTE_MS,
+        default_ms=read_number(_part(entry, "defaults", "time", "default_time_limit")) * MINUTE_MS,
         accounts=_names(_part(entry, "accounts", "allowed", "allowed_accounts")),
         qos=_text(_part(entry, "qos", "assigned", "qos")),
-        priority_tier=1 if tier is None else number(tier),
-        tres=tres_map(_text(_part(entry, "tres", "configured", "tres"))),
+        priority_tier=1 if tier is None else read_number(tier),
+        tres=parse_tres_map(_text(_part(entry, "tres", "configured", "tres"))),
         default_memory=_has_default(entry),
-        billing=tres_map(_text(_part(entry, "tres", "billing_weights", "billing_weights"))),
+        billing=parse_tres_map(_text(_part(entry, "tres", "billing_weights", "billing_weights"))),
     )
 
 
@@ -108,16 +110,16 @@ def _part(entry: Mapping[str, Any], section: str, name: str, before: str = "") -
 
 def _has_default(entry: Mapping[str, Any]) -> bool:
     own = ("memory_per_cpu", "partition_memory_per_cpu", "memory_per_node", "partition_memory_per_node")
-    found = [number(_part(entry, "defaults", name, f"default_{name}")) for name in own]
+    found = [read_number(_part(entry, "defaults", name, f"default_{name}")) for name in own]
     return any(found) or "DefMemPerGPU" in _text(_part(entry, "defaults", "job"))
 
 
-def reservation_of(entry: Mapping[str, Any]) -> Reservation:
+def read_reservation(entry: Mapping[str, Any]) -> Reservation:
     """One of `reservations`."""
     return Reservation(
         name=_text(entry.get("name")),
-        start_ms=number(entry.get("start_time")) * 1000,
-        end_ms=number(entry.get("end_time")) * 1000,
+        start_ms=read_number(entry.get("start_time")) * 1000,
+        end_ms=read_number(entry.get("end_time")) * 1000,
         nodes=expand(_text(entry.get("node_list"))),
         flags=tuple(states(entry.get("flags") or [])),
         users=_names(entry.get("users")),

@@ -61,7 +61,7 @@ class Submission:
     account: str = ""
 
 
-def groups_of(
+def group_nodes(
     launch: Launch, nodes: Mapping[str, SlurmNode], partitions: list[Partition]
 ) -> tuple[NodeGroup, ...]:
     """The parts of a launch, alike ones together, in the order of the first of each kind."""
@@ -107,7 +107,7 @@ def amounts(part: Part, node: SlurmNode) -> tuple[int, int]:
     return cpus, max(1, node.memory_mib * cpus // max(1, node.cpus))
 
 
-def minutes_of(launch: Launch, groups: tuple[NodeGroup, ...], partitions: list[Partition]) -> int:
+def choose_minutes(launch: Launch, groups: tuple[NodeGroup, ...], partitions: list[Partition]) -> int:
     """Slurm's time limit for a launch: ours and a margin, within what its partitions allow. 0: none.
 
     A job without a limit gets as much as is allowed: left out, Slurm would take the partition's DefaultTime.
@@ -124,7 +124,7 @@ def plain_name(name: str) -> str:
     return "".join([char if char.isprintable() else " " for char in name])[:NAME_MAX].strip() or "yard"
 
 
-def words(job: Submission, as_user: bool) -> list[str]:
+def sbatch_words(job: Submission, as_user: bool) -> list[str]:
     """The arguments of `sbatch`, which reads the script from its standard input."""
     found = ["--parsable", *([f"--uid={job.uid}", f"--gid={job.gid}"] if as_user else [])]
     for number, group in enumerate(job.groups):
@@ -150,7 +150,7 @@ def words(job: Submission, as_user: bool) -> list[str]:
     return found
 
 
-def body(job: Submission, environment: Mapping[str, str]) -> dict[str, Any]:
+def make_body(job: Submission, environment: Mapping[str, str]) -> dict[str, Any]:
     """The same for slurmrestd, in the words of v0.0.40 and later: earlier ones have no place for the nodes."""
     jobs = [_described(job, group, environment) for group in job.groups]
     return {"script": job.script} | ({"job": jobs[0]} if len(jobs) == 1 else {"jobs": jobs})
@@ -184,7 +184,7 @@ def _described(job: Submission, group: NodeGroup, environment: Mapping[str, str]
     }
 
 
-def sruns(groups: tuple[NodeGroup, ...]) -> list[list[str]]:
+def list_sruns(groups: tuple[NodeGroup, ...]) -> list[list[str]]:
     """The words of `srun` that start one process on each node, with all the node's GPUs: one command a group."""
     return [
         [
@@ -206,12 +206,12 @@ def sruns(groups: tuple[NodeGroup, ...]) -> list[list[str]]:
     ]
 
 
-def program_of(folder: str) -> str:
+def find_program(folder: str) -> str:
     """The program for the nodes' Python: the copy of `node` in the shared folder."""
     return f"import sys; sys.path.insert(0, {folder!r}); from node.slurm.head import main; sys.exit(main())"
 
 
-def script_of(python: str, program: str, folder: str) -> str:
+def make_script(python: str, program: str, folder: str) -> str:
     """The batch script: nothing in it comes from a user."""
     command = [python, "-I", "-S", "-c", program, folder]
     return f"#!/bin/sh\nexec {' '.join([shlex.quote(word) for word in command])}\n"

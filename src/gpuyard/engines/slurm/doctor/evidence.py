@@ -6,7 +6,7 @@ from enum import Enum
 
 from gpuyard.engines.slurm.site.accounting import JobRow
 from gpuyard.engines.slurm.site.site import SlurmSite
-from gpuyard.engines.slurm.words.forms import given, matching
+from gpuyard.engines.slurm.words.forms import drop_null, find_setting
 
 
 class Level(Enum):
@@ -79,4 +79,4 @@ class Evidence:
 
     def database_setting(self, name: str) -> str:
         """A value of slurmdbd.conf; empty: not set."""
-        return given(matching(self.database, name))
+        return drop_null(find_setting(self.database, name))

@@ -13,17 +13,17 @@ from pathlib import Path
 from gpuyard.engines.contract import EngineError, Transient
 from gpuyard.engines.slurm.calls.commands import Commands
 from gpuyard.engines.slurm.doctor.evidence import Evidence, Used
-from gpuyard.engines.slurm.site.accounting import Row, Rows, new_mark, queue_words, read_queue, unmarked
-from gpuyard.engines.slurm.site.site import Source, answer, read, sources
+from gpuyard.engines.slurm.site.accounting import Row, Rows, make_mark, queue_command, read_queue, remove_mark
+from gpuyard.engines.slurm.site.site import Source, answer, list_sources, read
 from gpuyard.engines.slurm.words.forms import (
     Unreadable,
-    given,
-    memory_mib,
-    settings,
-    table,
-    tres,
-    whole,
-    words,
+    drop_null,
+    parse_memory_mib,
+    parse_settings,
+    parse_table,
+    parse_tres,
+    parse_whole,
+    parse_words,
 )
 
 QUICK_S = 20.0
@@ -55,10 +55,10 @@ def examine(commands: Commands, since_days: int, rest_url: str = "") -> Evidence
     if not found.site.config:
         _from_file(found, commands.conf)
     database = ask("slurmdbd", "sacctmgr", "show", "configuration")
-    found.database = settings(database.partition("SlurmDBD configuration")[2]) if database else {}
+    found.database = parse_settings(database.partition("SlurmDBD configuration")[2]) if database else {}
     if not found.controller:
-        mark = new_mark()
-        queue = attempt("queue", lambda: unmarked(run(*queue_words(mark)), mark))
+        mark = make_mark()
+        queue = attempt("queue", lambda: remove_mark(run(*queue_command(mark)), mark))
         found.queue = _readable(found, "squeue", read_queue(queue or ""))
     if "jobs.txt" not in errors:
         line = ("--allusers", "--parsable2", f"--starttime=now-{since_days}days", f"--format={_USED_FIELDS}")
@@ -79,7 +79,7 @@ def _controller(said: str | None, errors: dict[str, str]) -> str:
 
 def _site(found: Evidence, since_days: int, ask: Callable[[Source], str | None]) -> None:
     readable = {}
-    for source in sources(since_days):
+    for source in list_sources(since_days):
         needs_controller = source.words[0] in ("scontrol", "sinfo") and source.file != "version.txt"
         if needs_controller and found.controller:
             continue
@@ -111,7 +111,7 @@ def _from_file(found: Evidence, conf: str) -> None:
         return
     lines = [line.partition("#")[0].strip() for line in text.splitlines()]
     plain = [line for line in lines if line and not line.startswith(("NodeName", "PartitionName", "Include"))]
-    found.site.config = settings("\n".join(plain))
+    found.site.config = parse_settings("\n".join(plain))
     found.conf_file = str(path)
 
 
@@ -126,7 +126,7 @@ def read_used(text: str) -> Rows[Used]:
     header, *lines = text.split("\n")
     for place, line in enumerate(lines, start=2):
         try:
-            for _, cells in table(f"{header}\n{line}"):
+            for _, cells in parse_table(f"{header}\n{line}"):
                 _take_step(cells, jobs, peak)
         except (Unreadable, KeyError) as wrong:
             found.bad(f"line {place}", wrong if isinstance(wrong, Unreadable) else f"has no {wrong}")
@@ -144,18 +144,18 @@ def _take_step(cells: dict[str, str], jobs: dict[str, dict[str, str]], peak: dic
     number = cells["jobidraw"].partition(".")[0]
     if "." not in cells["jobidraw"]:
         jobs[number] = cells
-    if given(cells["maxrss"]):
-        peak[number] = max(peak.get(number, 0), memory_mib(cells["maxrss"], "MaxRSS"))
+    if drop_null(cells["maxrss"]):
+        peak[number] = max(peak.get(number, 0), parse_memory_mib(cells["maxrss"], "MaxRSS"))
 
 
 def _used(cells: dict[str, str], used_mib: int) -> Used:
-    held = tres(cells["alloctres"])
+    held = parse_tres(cells["alloctres"])
     limit = cells["timelimitraw"].strip()
     return Used(
         label=cells["jobid"],
         user=cells["user"],
         limit_ms=int(limit) * 60_000 if limit.isdecimal() else 0,
-        elapsed_ms=whole(cells["elapsedraw"] or "0", "ElapsedRaw", 10**12) * 1000,
+        elapsed_ms=parse_whole(cells["elapsedraw"] or "0", "ElapsedRaw", 10**12) * 1000,
         asked_mib=held.memory_mib // max(1, held.nodes),
         used_mib=used_mib,
     )
@@ -167,7 +167,7 @@ def _munge(commands: Commands, found: Evidence) -> str | None:
         return None
     if not (shutil.which("munge") and shutil.which("unmunge")):
         return "the programs munge and unmunge are not here"
-    where = words(found.setting("AuthInfo")).get("socket", "")
+    where = parse_words(found.setting("AuthInfo")).get("socket", "")
     socket_word = (f"--socket={where}",) if where else ()
     try:
         made = commands.run("munge", "--no-input", *socket_word, timeout_s=QUICK_S)

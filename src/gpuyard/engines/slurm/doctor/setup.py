@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gpuyard.engines.slurm.doctor.evidence import Evidence, Finding, Level
-from gpuyard.engines.slurm.words.forms import Unreadable, limit_ms, words
+from gpuyard.engines.slurm.words.forms import Unreadable, limit_ms, parse_words
 from gpuyard.model.units import DAY_MS, MINUTE_MS
 
 _FAULT, _ADVICE = Level.FAULT, Level.ADVICE
@@ -22,7 +22,7 @@ _MEANT = {
 """Words that a word of AccountingStorageEnforce implies; the controller shows these, slurm.conf need not."""
 
 
-def daemons(look: Evidence) -> Iterator[Finding]:
+def check_daemons(look: Evidence) -> Iterator[Finding]:
     """Which daemons answer, and whether all are of one release."""
     if look.controller:
         seen = f"slurmctld does not answer: {_last(look.controller)}"
@@ -54,7 +54,7 @@ def daemons(look: Evidence) -> Iterator[Finding]:
         yield Finding("versions", _ADVICE, seen, why, "bring all to one release, slurmdbd first")
 
 
-def accounting(look: Evidence) -> Iterator[Finding]:
+def check_accounting(look: Evidence) -> Iterator[Finding]:
     """Whether usage is kept, and limits are held."""
     kind = look.setting("AccountingStorageType")
     if look.site.config and kind != "accounting_storage/slurmdbd":
@@ -86,7 +86,7 @@ def accounting(look: Evidence) -> Iterator[Finding]:
 
 
 def _enforcing(look: Evidence) -> Iterator[Finding]:
-    given = [word.lower() for word in words(look.setting("AccountingStorageEnforce"))]
+    given = [word.lower() for word in parse_words(look.setting("AccountingStorageEnforce"))]
     enforced = {*given, *[each for word in given for each in _MEANT.get(word, ())]}
     missing = [word for word in _ENFORCED if word not in enforced]
     if missing:
@@ -121,7 +121,7 @@ def _tres(look: Evidence) -> Iterator[Finding]:
         yield Finding("billing", _FAULT, seen, why, change)
 
 
-def priorities(look: Evidence) -> Iterator[Finding]:
+def check_priorities(look: Evidence) -> Iterator[Finding]:
     """Which jobs go first, and how long usage counts."""
     if not look.site.config:
         return
@@ -153,7 +153,7 @@ def priorities(look: Evidence) -> Iterator[Finding]:
         yield Finding("decay", _FAULT, seen, why, "PriorityDecayHalfLife=7-0")
 
 
-def scheduling(look: Evidence) -> Iterator[Finding]:
+def check_scheduling(look: Evidence) -> Iterator[Finding]:
     """Parameters of the scheduler that are worth changing."""
     if not look.site.config:
         return
@@ -163,7 +163,7 @@ def scheduling(look: Evidence) -> Iterator[Finding]:
             "backfill", _ADVICE, "SchedulerType is sched/builtin", why, "SchedulerType=sched/backfill"
         )
         return
-    given = words(look.setting("SchedulerParameters"))
+    given = parse_words(look.setting("SchedulerParameters"))
     wanted = dict(given)
 
     def line(**more: object) -> str:
@@ -203,12 +203,12 @@ def scheduling(look: Evidence) -> Iterator[Finding]:
         yield Finding("bf-user", _ADVICE, seen, why, line(bf_max_job_user=50))
 
 
-def requeueing(look: Evidence) -> Iterator[Finding]:
+def check_requeueing(look: Evidence) -> Iterator[Finding]:
     """Jobs that come back, and how long that takes."""
     if not look.site.config:
         return
     requeues = "REQUEUE" in look.setting("PreemptMode").upper() or look.setting("JobRequeue") == "1"
-    expire = words(look.setting("AuthInfo")).get("cred_expire", "")
+    expire = parse_words(look.setting("AuthInfo")).get("cred_expire", "")
     if requeues and _int(expire, 120) > 60:
         seen = f"AuthInfo has {'cred_expire=' + expire if expire else 'no cred_expire, which is 120'}"
         why = f"a job that is requeued may not start for {_int(expire, 120) + 1} s, however much is free"
@@ -233,7 +233,7 @@ def requeueing(look: Evidence) -> Iterator[Finding]:
         yield Finding("preempt-off", _FAULT, seen, "nobody is ever preempted", "PreemptType=preempt/qos")
 
 
-def sharing(look: Evidence) -> Iterator[Finding]:
+def check_sharing(look: Evidence) -> Iterator[Finding]:
     """Whether jobs on one node keep to their own GPUs and memory."""
     if not look.site.config or not any(node.gpu_count for node in look.site.nodes):
         return
@@ -245,7 +245,7 @@ def sharing(look: Evidence) -> Iterator[Finding]:
         if "task/cgroup" in look.setting("TaskPlugin"):
             seen = "ConstrainDevices is no"
         why = "a job can use every GPU of its node, whichever it was given: CUDA_VISIBLE_DEVICES is a request"
-        plugins = [word for word in words(look.setting("TaskPlugin")) if word != "task/none"]
+        plugins = [word for word in parse_words(look.setting("TaskPlugin")) if word != "task/none"]
         line = ",".join(dict.fromkeys(("task/cgroup", "task/affinity", *plugins)))
         change = f"TaskPlugin={line}, and ConstrainDevices=yes in cgroup.conf"
         yield Finding("devices", _FAULT, seen, why, change)

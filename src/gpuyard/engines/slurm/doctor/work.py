@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from statistics import median
 
 from gpuyard.engines.slurm.doctor.evidence import Evidence, Finding, Level
-from gpuyard.engines.slurm.words.forms import words
+from gpuyard.engines.slurm.words.forms import parse_words
 from gpuyard.quantities import percent_text, span_down
 
 _FAULT, _ADVICE = Level.FAULT, Level.ADVICE
@@ -15,7 +15,7 @@ OVER_ASKED = 0.5
 NAMED_MAX = 8
 
 
-def rows(look: Evidence) -> Iterator[Finding]:
+def check_rows(look: Evidence) -> Iterator[Finding]:
     """Rows of jobs that could not be read."""
     for program, (count, first) in look.unread.items():
         seen = f"{count} rows of {program} could not be read: {first}"
@@ -23,7 +23,7 @@ def rows(look: Evidence) -> Iterator[Finding]:
         yield Finding("unread", _ADVICE, seen, why, "nothing, unless they are many")
 
 
-def nodes(look: Evidence) -> Iterator[Finding]:
+def check_nodes(look: Evidence) -> Iterator[Finding]:
     """Nodes that take no work, each with why and since when."""
     for node in look.site.nodes:
         if node.up:
@@ -39,10 +39,10 @@ def nodes(look: Evidence) -> Iterator[Finding]:
         yield Finding("node", _FAULT, seen, why, change)
 
 
-def resources(look: Evidence) -> Iterator[Finding]:
+def check_resources(look: Evidence) -> Iterator[Finding]:
     """GPUs as configured, as slurmd found them, and as the driver shows them."""
     with_gpus = [node for node in look.site.nodes if node.gpu_count]
-    types = words(look.setting("GresTypes"))
+    types = parse_words(look.setting("GresTypes"))
     if with_gpus and look.site.config and "gpu" not in types:
         yield Finding("gres-types", _FAULT, f"GresTypes is {look.setting('GresTypes') or 'not set'}",
                       "GPUs of nodes are not given out", f"GresTypes={','.join([*types, 'gpu'])}")  # fmt: skip
@@ -74,7 +74,7 @@ def _here(look: Evidence) -> Iterator[Finding]:
         yield Finding("nvml", _FAULT, seen, why, f"NodeName={own.name} … Gres={','.join(gres)}")
 
 
-def jobs(look: Evidence) -> Iterator[Finding]:
+def check_jobs(look: Evidence) -> Iterator[Finding]:
     """Jobs that sit on GPU nodes without GPUs."""
     on_gpus = {part.name for part in look.site.partitions if _all_gpus(look, part.nodes)}
     without = [
@@ -101,7 +101,7 @@ def _all_gpus(look: Evidence, names: tuple[str, ...]) -> bool:
     return bool(names) and all(gpus.get(name, 0) for name in names)
 
 
-def asking(look: Evidence) -> Iterator[Finding]:
+def check_asking(look: Evidence) -> Iterator[Finding]:
     """Time and memory that are asked for and not used."""
     timed = [used.elapsed_ms / used.limit_ms for used in look.used if used.limit_ms and used.elapsed_ms]
     if len(timed) >= ENOUGH and median(timed) < OVER_ASKED:

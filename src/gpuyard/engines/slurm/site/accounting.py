@@ -5,7 +5,7 @@ id and another time of submission, and after a crash of its controller it gives 
 
 A job's name and its workload key are its user's, and both commands print them raw: they may hold columns and whole
 lines. So when we run them, a random mark separates the columns, and a row is what has as many as the first line
-(`unmarked`).
+(`remove_mark`).
 """
 
 import re
@@ -17,14 +17,14 @@ from typing import Generic, TypeVar
 from gpuyard.engines.slurm.words.forms import (
     Tres,
     Unreadable,
-    given,
-    hosts,
+    drop_null,
     limit_ms,
-    moment_ms,
+    parse_hosts,
+    parse_moment_ms,
+    parse_table,
+    parse_tres,
+    parse_whole,
     show,
-    table,
-    tres,
-    whole,
 )
 from gpuyard.engines.slurm.words.states import LIVES, WAITS
 
@@ -125,20 +125,20 @@ Jobs = Rows[JobRow]
 # -- reading -------------------------------------------------------------------------------------------------------
 
 
-def new_mark() -> str:
+def make_mark() -> str:
     """A separator for the columns of one answer, too random for a job's name to hold it."""
     # squeue would take a digit at its beginning for a width.
     return "|" + secrets.token_urlsafe(9)
 
 
-def queue_words(mark: str) -> tuple[str, ...]:
+def queue_command(mark: str) -> tuple[str, ...]:
     """The command that shows all live jobs, and those that ended a moment ago."""
     first, last = QUEUE_FIELDS[:-1], QUEUE_FIELDS[-1]
     columns = ",".join([f"{name}:{mark}" for name in first] + [f"{last}:"])
     return "squeue", "--all", "--array", "--states=all", "-O", columns
 
 
-def unmarked(text: str, mark: str) -> str:
+def remove_mark(text: str, mark: str) -> str:
     """The same rows, separated by `|`. A line behind the last column is part of a name, and is left out."""
     lines = text.split("\n")
     if text and mark not in lines[0]:
@@ -160,7 +160,7 @@ def _plain(cell: str) -> str:
     return cell.replace("|", " ") if "|" in cell else cell
 
 
-def told_mark(text: str) -> str:
+def find_mark(text: str) -> str:
     """The mark in a saved answer of `sacct`, by its first line; empty: the separator is `|`, or it is no answer."""
     match = _MARKED.match(text)
     return match[1] if match else ""
@@ -178,47 +178,47 @@ def read_jobs(text: str) -> Jobs:
         raise Unreadable(f"the first line has no column {', '.join(sorted(missing))}: is it sacct's?")
     for number, line in enumerate(lines[1:], start=2):
         try:
-            for _, cells in table(f"{lines[0]}\n{line}"):
+            for _, cells in parse_table(f"{lines[0]}\n{line}"):
                 if "." not in cells["jobid"] and "[" not in cells["jobid"]:
-                    found.rows.append(job_row(cells))
+                    found.rows.append(make_job_row(cells))
         except Unreadable as wrong:
             found.bad(f"line {number}", wrong)
     return found
 
 
-def job_row(cells: Mapping[str, str]) -> JobRow:
+def make_job_row(cells: Mapping[str, str]) -> JobRow:
     """A row from its cells, by the names of sacct's columns in lower case."""
     label = cells["jobid"].strip()
     if "+" in label:
         # A component of a heterogeneous job, 12+1: the queue knows it by its own number.
         label = cells["jobidraw"].strip()
     array_id, array_index = _task(label)
-    held, asked = tres(cells.get("alloctres", "")), tres(cells.get("reqtres", ""))
+    held, asked = parse_tres(cells.get("alloctres", "")), parse_tres(cells.get("reqtres", ""))
     limit = cells.get("timelimitraw") or cells.get("timelimit", "")
     return JobRow(
-        id=whole(cells["jobidraw"], "JobIDRaw", 10**12),
+        id=parse_whole(cells["jobidraw"], "JobIDRaw", 10**12),
         label=label,
         array_id=array_id,
         array_index=array_index,
         name=_printable(cells.get("jobname", "")),
-        user=given(cells.get("user", "")),
-        account=given(cells.get("account", "")),
-        qos=given(cells.get("qos", "")),
-        partition=given(cells.get("partition", "")).partition(",")[0],
+        user=drop_null(cells.get("user", "")),
+        account=drop_null(cells.get("account", "")),
+        qos=drop_null(cells.get("qos", "")),
+        partition=drop_null(cells.get("partition", "")).partition(",")[0],
         state=_state(cells["state"]),
         exit_code=_exit_code(cells.get("exitcode", "")),
-        submit_ms=moment_ms(cells["submit"], "Submit"),
-        eligible_ms=moment_ms(cells.get("eligible", ""), "Eligible"),
-        start_ms=moment_ms(cells["start"], "Start"),
-        end_ms=moment_ms(cells["end"], "End"),
+        submit_ms=parse_moment_ms(cells["submit"], "Submit"),
+        eligible_ms=parse_moment_ms(cells.get("eligible", ""), "Eligible"),
+        start_ms=parse_moment_ms(cells["start"], "Start"),
+        end_ms=parse_moment_ms(cells["end"], "End"),
         limit_ms=limit_ms(limit, "Timelimit"),
         held=held if cells.get("alloctres", "").strip() else asked,
         asked=asked,
-        nodes=tuple(hosts(cells.get("nodelist", ""))),
-        reason=given(cells.get("reason", "")),
-        elapsed_ms=whole(cells.get("elapsedraw") or "0", "ElapsedRaw", 10**12) * 1000,
+        nodes=tuple(parse_hosts(cells.get("nodelist", ""))),
+        reason=drop_null(cells.get("reason", "")),
+        elapsed_ms=parse_whole(cells.get("elapsedraw") or "0", "ElapsedRaw", 10**12) * 1000,
         suspended_ms=limit_ms(cells.get("suspended", ""), "Suspended"),
-        index=whole(cells.get("dbindex") or "0", "DBIndex", 10**15),
+        index=parse_whole(cells.get("dbindex") or "0", "DBIndex", 10**15),
         wckey=_wckey(cells.get("wckey", "")),
     )
 
@@ -241,37 +241,37 @@ def read_queue(text: str) -> Jobs:
 
 
 def _queued(cells: Mapping[str, str]) -> JobRow:
-    index = given(cells["ArrayTaskID"])
-    array_id = whole(cells["ArrayJobID"], "ArrayJobID", 10**12) if index.isdecimal() else 0
+    index = drop_null(cells["ArrayTaskID"])
+    array_id = parse_whole(cells["ArrayJobID"], "ArrayJobID", 10**12) if index.isdecimal() else 0
     state = _state(cells["State"])
     waits = state in WAITS
     if waits:
         state = "PENDING"
-    held = tres(cells["tres-alloc"])
+    held = parse_tres(cells["tres-alloc"])
     return JobRow(
-        id=whole(cells["JobID"], "JobID", 10**12),
+        id=parse_whole(cells["JobID"], "JobID", 10**12),
         label=f"{array_id}_{index}" if array_id else cells["JobID"].strip(),
         array_id=array_id,
         array_index=int(index) if array_id else 0,
         name=_printable(cells["Name"].rstrip()),
-        user=given(cells["UserName"]),
-        account=given(cells["Account"]),
-        qos=given(cells["QOS"]),
-        partition=given(cells["Partition"]).partition(",")[0],
+        user=drop_null(cells["UserName"]),
+        account=drop_null(cells["Account"]),
+        qos=drop_null(cells["QOS"]),
+        partition=drop_null(cells["Partition"]).partition(",")[0],
         state=state,
         exit_code=_wait_status(cells["exit_code"]),
-        submit_ms=moment_ms(cells["SubmitTime"], "SubmitTime"),
-        eligible_ms=moment_ms(cells["EligibleTime"], "EligibleTime"),
+        submit_ms=parse_moment_ms(cells["SubmitTime"], "SubmitTime"),
+        eligible_ms=parse_moment_ms(cells["EligibleTime"], "EligibleTime"),
         # For a job that waits it is a guess of the backfill scheduler.
-        start_ms=0 if waits else moment_ms(cells["StartTime"], "StartTime"),
-        end_ms=0 if state in LIVE else moment_ms(cells["EndTime"], "EndTime"),
+        start_ms=0 if waits else parse_moment_ms(cells["StartTime"], "StartTime"),
+        end_ms=0 if state in LIVE else parse_moment_ms(cells["EndTime"], "EndTime"),
         limit_ms=limit_ms(cells["TimeLimit"], "TimeLimit"),
         held=held,
         asked=held,
-        nodes=() if waits else tuple(hosts(cells["NodeList"])),
-        reason=given(cells["Reason"]) if waits else "",
-        restarts=whole(cells["RestartCnt"] or "0", "RestartCnt", 10**9),
-        priority=whole(cells["PriorityLong"] or "0", "Priority", 1 << 32),
+        nodes=() if waits else tuple(parse_hosts(cells["NodeList"])),
+        reason=drop_null(cells["Reason"]) if waits else "",
+        restarts=parse_whole(cells["RestartCnt"] or "0", "RestartCnt", 10**9),
+        priority=parse_whole(cells["PriorityLong"] or "0", "Priority", 1 << 32),
         wckey=_wckey(cells["wckey"]),
     )
 
@@ -283,7 +283,7 @@ def _printable(name: str) -> str:
 
 def _wckey(text: str) -> str:
     """Slurm that tracks keys marks a default one by a star, and has a star alone for a user without a default."""
-    return _printable(given(text).removeprefix("*").strip())
+    return _printable(drop_null(text).removeprefix("*").strip())
 
 
 def _task(label: str) -> tuple[int, int]:

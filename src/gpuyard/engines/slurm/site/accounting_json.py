@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gpuyard.engines.slurm.site.accounting import Jobs, job_row
+from gpuyard.engines.slurm.site.accounting import Jobs, make_job_row
 from gpuyard.engines.slurm.words.forms import Unreadable
 
 
@@ -15,7 +15,7 @@ def read_jobs_json(document: Mapping[str, Any]) -> Jobs:
         raise Unreadable("has no list 'jobs': is it what sacct --json printed?")
     for place, job in enumerate(jobs):
         try:
-            found.rows.append(job_row(_json_cells(job)))
+            found.rows.append(make_job_row(_json_cells(job)))
         except (Unreadable, KeyError, TypeError, AttributeError) as wrong:
             found.bad(f"job {place + 1}", wrong if isinstance(wrong, Unreadable) else f"lacks {wrong}")
     return found

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 from gpuyard.engines.slurm.words.forms import (
     Unreadable,
-    duration_ms,
-    given,
+    drop_null,
     limit_ms,
-    table,
-    tres_map,
-    whole,
+    parse_duration_ms,
+    parse_table,
+    parse_tres_map,
+    parse_whole,
 )
 
 _ASSOCIATION_READ = (
@@ -125,17 +125,17 @@ def read_associations(text: str) -> list[Association]:
             partition=cells.get("partition", ""),
             parent=cells.get("parentname", ""),
             share=_share(cells.get("share", cells.get("fairshare", "")), number),
-            group_tres=tres_map(cells.get("grptres", "")),
-            group_minutes=tres_map(cells.get("grptresmins", "")),
+            group_tres=parse_tres_map(cells.get("grptres", "")),
+            group_minutes=parse_tres_map(cells.get("grptresmins", "")),
             group_jobs=_number(cells.get("grpjobs", "")),
-            job_tres=tres_map(cells.get("maxtres", cells.get("maxtresperjob", ""))),
+            job_tres=parse_tres_map(cells.get("maxtres", cells.get("maxtresperjob", ""))),
             max_jobs=_number(cells.get("maxjobs", "")),
             max_wall_ms=limit_ms(cells.get("maxwall", ""), "MaxWall"),
             qos=_names(cells.get("qos", "")),
             default_qos=cells.get("defqos", cells.get("defaultqos", "")),
             kept=_kept(cells, _ASSOCIATION_KEPT),
         )
-        for number, cells in table(text)
+        for number, cells in parse_table(text)
     ]
 
 
@@ -144,29 +144,29 @@ def read_qos(text: str) -> list[Qos]:
     return [
         Qos(
             name=_need(cells, "name", number),
-            priority=whole(cells.get("priority") or "0", "Priority", 1 << 32),
+            priority=parse_whole(cells.get("priority") or "0", "Priority", 1 << 32),
             grace_ms=limit_ms(cells.get("gracetime", ""), "GraceTime"),
             preempts=_names(cells.get("preempt", "")),
             preempt_mode=_mode(cells.get("preemptmode", "")),
             exempt_ms=_exempt_ms(cells.get("preemptexempttime", "")),
             flags=_names(cells.get("flags", "")),
-            group_tres=tres_map(cells.get("grptres", "")),
-            job_tres=tres_map(cells.get("maxtres", "")),
-            user_tres=tres_map(cells.get("maxtrespu", "")),
+            group_tres=parse_tres_map(cells.get("grptres", "")),
+            job_tres=parse_tres_map(cells.get("maxtres", "")),
+            user_tres=parse_tres_map(cells.get("maxtrespu", "")),
             user_jobs=_number(cells.get("maxjobspu", "")),
             max_wall_ms=limit_ms(cells.get("maxwall", ""), "MaxWall"),
             kept=_kept(cells, _QOS_KEPT),
         )
-        for number, cells in table(text)
+        for number, cells in parse_table(text)
     ]
 
 
-def untold_associations(text: str) -> tuple[str, ...]:
+def find_untold_associations(text: str) -> tuple[str, ...]:
     """Limits for which an answer about accounts has no column."""
     return _untold(text, _ASSOCIATION_KEPT)
 
 
-def untold_qos(text: str) -> tuple[str, ...]:
+def find_untold_qos(text: str) -> tuple[str, ...]:
     """Limits for which an answer about QOS has no column."""
     return _untold(text, _QOS_KEPT)
 
@@ -177,7 +177,7 @@ def _untold(text: str, kept: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _kept(cells: Mapping[str, str], kept: Mapping[str, str]) -> dict[str, str]:
-    found = {name: given(cells.get(header, cells.get(name.lower(), ""))) for name, header in kept.items()}
+    found = {name: drop_null(cells.get(header, cells.get(name.lower(), ""))) for name, header in kept.items()}
     return {name: value for name, value in found.items() if value and not _as_usual(name, value)}
 
 
@@ -198,21 +198,21 @@ def _need(cells: Mapping[str, str], name: str, line: int) -> str:
 def _share(text: str, line: int) -> int | None:
     if text.strip().lower() == "parent":
         return None
-    return whole(text or "1", f"Fairshare in line {line}", 1 << 31)
+    return parse_whole(text or "1", f"Fairshare in line {line}", 1 << 31)
 
 
 def _number(text: str) -> int | None:
-    return whole(text, "a limit", 1 << 32) if given(text) else None
+    return parse_whole(text, "a limit", 1 << 32) if drop_null(text) else None
 
 
 def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in given(text).split(",") if name.strip())
+    return tuple(name.strip() for name in drop_null(text).split(",") if name.strip())
 
 
 def _mode(text: str) -> str:
-    mode = given(text).lower()
+    mode = drop_null(text).lower()
     return "" if mode == "cluster" else mode
 
 
 def _exempt_ms(text: str) -> int | None:
-    return duration_ms(text, "PreemptExemptTime") if given(text) else None
+    return parse_duration_ms(text, "PreemptExemptTime") if drop_null(text) else None

@@ -26,7 +26,7 @@ def log_files(settings: Mapping[str, str], nodes: Sequence[str]) -> list[tuple[s
     return [(name, path) for name, path in found if path.startswith("/")]
 
 
-def lines_about(files: Sequence[tuple[str, str]], ids: Sequence[str]) -> tuple[str, ...]:
+def find_lines(files: Sequence[tuple[str, str]], ids: Sequence[str]) -> tuple[str, ...]:
     """The last lines that name one of these jobs, each after the name of its daemon."""
     if not ids:
         return ()

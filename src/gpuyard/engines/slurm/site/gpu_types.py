@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpuyard.engines.slurm.site.names import mended
+from gpuyard.engines.slurm.site.names import mend_name
 from gpuyard.engines.slurm.site.notes import Notes
-from gpuyard.engines.slurm.words.forms import models_of
-from gpuyard.errors import quoted
+from gpuyard.engines.slurm.words.forms import guess_models
+from gpuyard.errors import quote
 from gpuyard.model import CATALOGUE
-from gpuyard.model.gpu_names import UNTYPED, model_taken
+from gpuyard.model.gpu_names import UNTYPED, choose_model
 
 
 @dataclass(slots=True)
@@ -23,16 +23,16 @@ class GpuTypes:
         """The one model that GPUs of a type are."""
         if gpu_type in self.chosen:
             return self.chosen[gpu_type]
-        models = tuple(map(mended, models_of(gpu_type or UNTYPED)))
-        model = mended(model_taken(gpu_type, self.told))
+        models = tuple(map(mend_name, guess_models(gpu_type or UNTYPED)))
+        model = mend_name(choose_model(gpu_type, self.told))
         if gpu_type not in self.told and (gpu_type or UNTYPED) not in self.told:
             if len(models) > 1:
                 notes.guess(
-                    f"type {quoted(gpu_type)} may be {' or '.join(models)}; taken for {model}, "
+                    f"type {quote(gpu_type)} may be {' or '.join(models)}; taken for {model}, "
                     f"else say --gpu-type {gpu_type}={models[0]}"
                 )
             elif model not in CATALOGUE:
-                name = quoted(gpu_type) if gpu_type else "GPUs without a type"
+                name = quote(gpu_type) if gpu_type else "GPUs without a type"
                 notes.guess(
                     f"{name}: no model of the catalogue; it stands under gpu_models with 16 GiB and 1 USD an "
                     f"hour, which you should set, or say --gpu-type {gpu_type or UNTYPED}=MODEL"

@@ -4,34 +4,34 @@ import re
 from collections.abc import Iterable
 
 from gpuyard.engines.slurm.site.notes import Notes
-from gpuyard.errors import quoted
+from gpuyard.errors import quote
 from gpuyard.model.names import NAME_PATTERN
 
 _NAME = re.compile(NAME_PATTERN)
 LENGTH_MAX = 63
 
 
-def allowed(text: str) -> bool:
+def is_allowed(text: str) -> bool:
     """Whether the file takes it as it is."""
     return _NAME.fullmatch(text) is not None
 
 
-def mended(text: str) -> str:
+def mend_name(text: str) -> str:
     """The nearest name that the file takes."""
-    if allowed(text):
+    if is_allowed(text):
         return text
     return re.sub(r"[^A-Za-z0-9._-]", "-", text).lstrip("._-")[:LENGTH_MAX] or "x"
 
 
-def named(texts: Iterable[str]) -> dict[str, str]:
+def choose_names(texts: Iterable[str]) -> dict[str, str]:
     """A name for each of these. Valid names stay as they are; the others are mended, each to a name of its own."""
     each_once = list(dict.fromkeys(texts))
-    found = {text: text for text in each_once if allowed(text)}
+    found = {text: text for text in each_once if is_allowed(text)}
     taken = set(found)
     for text in each_once:
         if text in found:
             continue
-        base = name = mended(text)
+        base = name = mend_name(text)
         number = 2
         while name in taken:
             end = f"-{number}"
@@ -44,5 +44,5 @@ def named(texts: Iterable[str]) -> dict[str, str]:
 def tell(what: str, text: str, name: str, notes: Notes) -> str:
     """The name, noted where it is another."""
     if name != text:
-        notes.guess(f"{what} {quoted(text)} is called {quoted(name)}: its name is none that the file takes")
+        notes.guess(f"{what} {quote(text)} is called {quote(name)}: its name is none that the file takes")
     return name

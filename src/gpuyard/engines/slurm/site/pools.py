@@ -6,12 +6,12 @@ Observing and importing a site read them here. What has to be guessed or left ou
 from dataclasses import dataclass
 
 from gpuyard.engines.slurm.site.gpu_types import GpuTypes
-from gpuyard.engines.slurm.site.names import mended, tell
+from gpuyard.engines.slurm.site.names import mend_name, tell
 from gpuyard.engines.slurm.site.notes import Notes
 from gpuyard.engines.slurm.site.site import SlurmSite
 from gpuyard.engines.slurm.words.rows import SlurmNode
-from gpuyard.errors import quoted
-from gpuyard.model.gpu_names import linked, mig_profile
+from gpuyard.errors import quote
+from gpuyard.model.gpu_names import is_linked, parse_mig_profile
 
 GPUS_PER_NODE_MAX = 64
 """As many as yard.yaml takes."""
@@ -30,7 +30,7 @@ class _Shape:
     features: tuple[str, ...]
 
 
-def grouped(site: SlurmSite, types: GpuTypes, notes: Notes) -> dict[str, list[SlurmNode]]:
+def group_nodes(site: SlurmSite, types: GpuTypes, notes: Notes) -> dict[str, list[SlurmNode]]:
     """Nodes of one partition that are alike, by the name of their pool."""
     order = [partition.name for partition in site.partitions]
     names: dict[_Shape, str] = {}
@@ -42,11 +42,11 @@ def grouped(site: SlurmSite, types: GpuTypes, notes: Notes) -> dict[str, list[Sl
             continue
         if len(homes) > 1:
             notes.leave(
-                f"partitions {', '.join(homes)} share nodes; a node has one pool, that of {quoted(homes[0])}"
+                f"partitions {', '.join(homes)} share nodes; a node has one pool, that of {quote(homes[0])}"
             )
-        shape = _Shape(homes[0], *gpus_of(node, types, notes), node.cpus, node.memory_mib, node.features)
+        shape = _Shape(homes[0], *read_gpus(node, types, notes), node.cpus, node.memory_mib, node.features)
         if shape not in names:
-            base = name = tell("partition", homes[0], mended(homes[0]), notes)
+            base = name = tell("partition", homes[0], mend_name(homes[0]), notes)
             number = 2
             while name in found:
                 name, number = f"{base}-{number}", number + 1
@@ -55,10 +55,10 @@ def grouped(site: SlurmSite, types: GpuTypes, notes: Notes) -> dict[str, list[Sl
     return found
 
 
-def gpus_of(node: SlurmNode, types: GpuTypes, notes: Notes) -> tuple[int, str, int]:
+def read_gpus(node: SlurmNode, types: GpuTypes, notes: Notes) -> tuple[int, str, int]:
     """Number and model of a node's GPUs, and how many NVLink joins; empty if none can be counted."""
     types_there = node.gpu_types()
-    sliced = sorted([type_ for type_ in types_there if mig_profile(type_)])
+    sliced = sorted([type_ for type_ in types_there if parse_mig_profile(type_)])
     if sliced:
         notes.leave(
             f"node {node.name} has MIG slices ({sliced[0]}) as GPUs; of which GPUs they are is not told: left out"
@@ -77,4 +77,4 @@ def gpus_of(node: SlurmNode, types: GpuTypes, notes: Notes) -> tuple[int, str, i
     if count > GPUS_PER_NODE_MAX:
         notes.guess(f"node {node.name} has {count} GPUs; {GPUS_PER_NODE_MAX} of them are counted")
         count = GPUS_PER_NODE_MAX
-    return count, model, count if linked(type_, model) else 0
+    return count, model, count if is_linked(type_, model) else 0

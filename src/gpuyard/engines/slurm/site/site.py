@@ -13,10 +13,17 @@ from pathlib import Path
 from gpuyard.engines.contract import EngineError
 from gpuyard.engines.slurm.calls.commands import Commands, Refusal
 from gpuyard.engines.slurm.site import accounts
-from gpuyard.engines.slurm.site.accounting import JOB_FIELDS, Jobs, new_mark, read_jobs, told_mark, unmarked
+from gpuyard.engines.slurm.site.accounting import (
+    JOB_FIELDS,
+    Jobs,
+    find_mark,
+    make_mark,
+    read_jobs,
+    remove_mark,
+)
 from gpuyard.engines.slurm.site.accounting_json import read_jobs_json
 from gpuyard.engines.slurm.site.accounts import Association, Qos, read_associations, read_qos
-from gpuyard.engines.slurm.words.forms import Unreadable, given, matching, settings
+from gpuyard.engines.slurm.words.forms import Unreadable, drop_null, find_setting, parse_settings
 from gpuyard.engines.slurm.words.rows import (
     Partition,
     Reservation,
@@ -58,7 +65,7 @@ class SlurmSite:
 
     def setting(self, name: str) -> str:
         """A value of slurm.conf as the controller has it; empty: not set."""
-        return given(matching(self.config, name))
+        return drop_null(find_setting(self.config, name))
 
 
 # -- where it comes from -------------------------------------------------------------------------------------------
@@ -79,7 +86,7 @@ class Source:
     """Whether users can write lines into its output, so that a mark has to separate the columns."""
 
 
-def sources(since_days: int) -> tuple[Source, ...]:
+def list_sources(since_days: int) -> tuple[Source, ...]:
     """Everything that is asked of a site."""
     return (
         Source("version.txt", ("sinfo", "--version"), "the version"),
@@ -99,7 +106,7 @@ def sources(since_days: int) -> tuple[Source, ...]:
             "the QOS",
             otherwise=_listing("qos", accounts.QOS_FIELDS_OLD),
         ),
-        Source("jobs.txt", history_words(f"now-{since_days}days"), "the history", marked=True),
+        Source("jobs.txt", history_command(f"now-{since_days}days"), "the history", marked=True),
     )
 
 
@@ -107,7 +114,7 @@ def _listing(what: str, fields: tuple[str, ...]) -> tuple[str, ...]:
     return "sacctmgr", "--parsable2", "show", what, "format=" + ",".join(fields)
 
 
-def history_words(since: str) -> tuple[str, ...]:
+def history_command(since: str) -> tuple[str, ...]:
     """The command that shows jobs of the past, one row for each try."""
     format_ = "--format=" + ",".join(JOB_FIELDS)
     return (
@@ -115,7 +122,7 @@ def history_words(since: str) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def marked_words(words: tuple[str, ...], mark: str) -> tuple[str, ...]:
+def mark_command(words: tuple[str, ...], mark: str) -> tuple[str, ...]:
     """The same command of `sacct`, with a mark between the columns."""
     return *words, f"--delimiter={mark}"
 
@@ -123,8 +130,8 @@ def marked_words(words: tuple[str, ...], mark: str) -> tuple[str, ...]:
 def answer(source: Source, run: Callable[..., str]) -> str:
     """A command's output now, its columns separated by `|`. Raises what `run` raises, or `Unreadable`."""
     if source.marked:
-        mark = new_mark()
-        return unmarked(run(*marked_words(source.words, mark)), mark)
+        mark = make_mark()
+        return remove_mark(run(*mark_command(source.words, mark)), mark)
     try:
         return run(*source.words)
     except Refusal:
@@ -133,14 +140,14 @@ def answer(source: Source, run: Callable[..., str]) -> str:
         return run(*source.otherwise)
 
 
-def from_commands(commands: Commands, since_days: int) -> SlurmSite:
+def read_running_site(commands: Commands, since_days: int) -> SlurmSite:
     """Ask a running cluster. Raises what the first needed command raised; the rest is noted."""
     texts, missing = {}, {}
 
     def run(*words: str) -> str:
         return commands.run(*words, timeout_s=600.0)
 
-    for source in sources(since_days):
+    for source in list_sources(since_days):
         try:
             texts[source.file] = answer(source, run)
         except EngineError as error:
@@ -150,10 +157,10 @@ def from_commands(commands: Commands, since_days: int) -> SlurmSite:
     return read(texts, missing)
 
 
-def from_files(folder: Path, since_days: int = 0) -> SlurmSite:
+def read_saved_site(folder: Path, since_days: int = 0) -> SlurmSite:
     """Read saved output. Raises `Unreadable` for a folder that lacks what is needed."""
     texts, missing = {}, {}
-    for source in sources(since_days):
+    for source in list_sources(since_days):
         path = folder / source.file
         try:
             if path.stat().st_size > FILE_BYTES_MAX:
@@ -186,7 +193,7 @@ def _take(site: SlurmSite, file: str, text: str) -> None:
         case "version.txt":
             site.version = (text.split() or [""])[-1]
         case "config.txt":
-            site.config = settings(text)
+            site.config = parse_settings(text)
             if not site.setting("ClusterName"):
                 raise Unreadable("has no ClusterName; it should hold what `scontrol show config` prints")
         case "partitions.txt":
@@ -199,13 +206,13 @@ def _take(site: SlurmSite, file: str, text: str) -> None:
             site.reservations = read_reservations(text)
         case "associations.txt":
             site.associations = read_associations(text)
-            site.untold[file] = accounts.untold_associations(text)
+            site.untold[file] = accounts.find_untold_associations(text)
         case "qos.txt":
             site.qos = read_qos(text)
-            site.untold[file] = accounts.untold_qos(text)
+            site.untold[file] = accounts.find_untold_qos(text)
         case "jobs.txt":
-            mark = told_mark(text)
-            text = unmarked(text, mark) if mark else text
+            mark = find_mark(text)
+            text = remove_mark(text, mark) if mark else text
             site.jobs, site.jobs_text = read_jobs(text), text
         case "jobs.json":
             try:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from gpuyard.engines.name_lists import expand
-from gpuyard.model.gpu_names import mig_profile, models_called
+from gpuyard.model.gpu_names import find_models, parse_mig_profile
 from gpuyard.model.units import MILLI
 
 COUNT_MAX = 10**6
@@ -66,7 +66,7 @@ def show(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:37] + "...")
 
 
-def whole(text: str, what: str, most: int = COUNT_MAX) -> int:
+def parse_whole(text: str, what: str, most: int = COUNT_MAX) -> int:
     """A whole number; `8.0` is one."""
     try:
         value = float(text)
@@ -80,20 +80,20 @@ def whole(text: str, what: str, most: int = COUNT_MAX) -> int:
     return int(value)
 
 
-def duration_ms(text: str, what: str) -> int:
+def parse_duration_ms(text: str, what: str) -> int:
     """`[DD-]HH:MM:SS`, `MM:SS`, `DD-HH`, `DD-HH:MM` or plain minutes."""
     days, dash, clock = text.strip().rpartition("-")
     parts = clock.split(":")
     if len(parts) > 3:
         raise Unreadable(f"{what} is {show(text)}, not a duration such as 1-12:00:00")
-    numbers = [whole(part.partition(".")[0], what, 10**9) for part in parts]
+    numbers = [parse_whole(part.partition(".")[0], what, 10**9) for part in parts]
     if dash:
         hours, minutes, seconds = [*numbers, 0, 0][:3]
     else:
         # A single number is minutes.
         clocked = numbers if len(numbers) > 1 else [*numbers, 0]
         hours, minutes, seconds = [0, *clocked][-3:]
-    day_count = whole(days, what, 10**7) if dash else 0
+    day_count = parse_whole(days, what, 10**7) if dash else 0
     total_ms = (((day_count * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000
     if total_ms > TIME_MS_MAX:
         raise Unreadable(f"{what} is {show(text)}, absurdly long")
@@ -102,7 +102,7 @@ def duration_ms(text: str, what: str) -> int:
 
 def limit_ms(text: str, what: str) -> int:
     """A time limit; 0 where there is none."""
-    return 0 if text.strip().lower() in _NO_LIMIT else duration_ms(text, what)
+    return 0 if text.strip().lower() in _NO_LIMIT else parse_duration_ms(text, what)
 
 
 def duration_text(value_ms: int) -> str:
@@ -112,13 +112,13 @@ def duration_text(value_ms: int) -> str:
     return f"{days}-{clock}" if days else clock
 
 
-def moment_ms(text: str, what: str) -> int:
+def parse_moment_ms(text: str, what: str) -> int:
     """Epoch seconds (SLURM_TIME_FORMAT=%s) or `2026-03-02T09:30:00`, taken as UTC; 0 where there is none."""
     text = text.strip()
     if text.lower() in _NOTHING or text == "0":
         return 0
     if text.isdecimal():
-        return whole(text, what, TIME_MS_MAX // 1000) * 1000
+        return parse_whole(text, what, TIME_MS_MAX // 1000) * 1000
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
@@ -129,7 +129,7 @@ def moment_ms(text: str, what: str) -> int:
     return since.days * 86_400_000 + since.seconds * 1000
 
 
-def memory_mib(text: str, what: str) -> int:
+def parse_memory_mib(text: str, what: str) -> int:
     """`128G`, `1.5T`, `4000M`, `512000K`; a bare number is MiB."""
     match = _MEMORY.fullmatch(text.strip())
     value = float(match[1]) * _MIB[match[2].lower()] if match else -1.0
@@ -138,7 +138,7 @@ def memory_mib(text: str, what: str) -> int:
     return int(value) + (value > int(value))
 
 
-def given(text: str) -> str:
+def drop_null(text: str) -> str:
     """A value, or nothing where Slurm writes one of its words for nothing."""
     text = text.strip()
     return "" if text.lower() in _NOTHING else text
@@ -147,10 +147,10 @@ def given(text: str) -> str:
 # -- resources -----------------------------------------------------------------------------------------------------
 
 
-def tres_map(text: str) -> dict[str, str]:
+def parse_tres_map(text: str) -> dict[str, str]:
     """A list such as `cpu=16,gres/gpu:a100=8` by name, in lower case but for types."""
     found = {}
-    for item in given(text).split(","):
+    for item in drop_null(text).split(","):
         key, equals, value = item.strip().partition("=")
         if equals:
             kind, colon, type_ = key.partition(":")
@@ -160,33 +160,33 @@ def tres_map(text: str) -> dict[str, str]:
     return found
 
 
-def tres(text: str) -> Tres:
+def parse_tres(text: str) -> Tres:
     """A list such as `billing=16,cpu=16,gres/gpu:a100=8,gres/gpu=8,mem=128G,node=2`."""
     plain = typed = slices = nodes = cpus = memory = 0
     profiles: set[str] = set()
     models: dict[str, None] = {}
     shared = False
-    for key, value in tres_map(text).items():
+    for key, value in parse_tres_map(text).items():
         kind, _, gpu_type = key.partition(":")
         if kind == "gres/gpu" and not gpu_type:
-            plain = whole(value, key)
+            plain = parse_whole(value, key)
         elif kind == "gres/gpu":
-            profile = mig_profile(gpu_type)
-            count = whole(value, show(key))
+            profile = parse_mig_profile(gpu_type)
+            count = parse_whole(value, show(key))
             if profile:
                 profiles.add(profile)
                 slices += count
             else:
-                models.update(dict.fromkeys(models_of(gpu_type)))
+                models.update(dict.fromkeys(guess_models(gpu_type)))
                 typed += count
         elif kind in {"gres/shard", "gres/mps"}:
             shared = True
         elif key == "cpu":
-            cpus = whole(value, "cpu", CPU_MAX)
+            cpus = parse_whole(value, "cpu", CPU_MAX)
         elif key == "mem":
-            memory = memory_mib(value, "mem")
+            memory = parse_memory_mib(value, "mem")
         elif key == "node":
-            nodes = whole(value, "node")
+            nodes = parse_whole(value, "node")
     if slices and (typed or len(profiles) > 1):
         raise Unreadable("mixes MIG slices with other GPUs")
     gpus = slices or max(plain, typed)
@@ -195,18 +195,18 @@ def tres(text: str) -> Tres:
     return Tres(gpus, min(profiles, default=""), tuple(models), nodes, cpus * MILLI, memory, shared)
 
 
-def models_of(gpu_type: str) -> tuple[str, ...]:
+def guess_models(gpu_type: str) -> tuple[str, ...]:
     """Models that a site's name for a type of GPU may mean; the name itself if it is unknown."""
     written = gpu_type.strip()
     if not written.isprintable() or len(written) > 256:
         raise Unreadable(f"a type of GPU is {show(gpu_type)}")
-    return models_called(written)
+    return find_models(written)
 
 
-def gres(text: str) -> tuple[Gres, ...]:
+def parse_gres(text: str) -> tuple[Gres, ...]:
     """`gpu:a100:8(S:0-1),shard:16`: names, types and counts; a name alone counts one."""
     found = []
-    for part in _outside_brackets(given(text)):
+    for part in _outside_brackets(drop_null(text)):
         written = part.strip().removeprefix("gres:")
         match = _GRES.fullmatch(written)
         if match is None and not written.lower().startswith("gpu"):
@@ -239,7 +239,7 @@ def _outside_brackets(text: str) -> list[str]:
     return [part for part in [*parts, current] if part.strip()]
 
 
-def table(text: str) -> Iterator[tuple[int, dict[str, str]]]:
+def parse_table(text: str) -> Iterator[tuple[int, dict[str, str]]]:
     """Rows of `--parsable2`: line and cells by the names of the header, in lower case without blanks.
 
     The last column may hold the separator, as the name of a job can. A line with too few cells raises.
@@ -258,7 +258,7 @@ def table(text: str) -> Iterator[tuple[int, dict[str, str]]]:
         yield number, dict(zip(header, cells, strict=True))
 
 
-def pairs(line: str) -> dict[str, str]:
+def parse_pairs(line: str) -> dict[str, str]:
     """A line of `scontrol -o`: `NodeName=n1 Arch=aarch64 OS=Linux 6.1 #1 RealMemory=512`. Values may hold blanks."""
     places = list(_PAIR.finditer(line))
     ends = [*(place.start() for place in places[1:]), len(line)][: len(places)]
@@ -269,21 +269,21 @@ def pairs(line: str) -> dict[str, str]:
     return found
 
 
-def node_size(found: Mapping[str, str]) -> tuple[int, int]:
+def read_size(found: Mapping[str, str]) -> tuple[int, int]:
     """Cores and MiB of a node for jobs: without those that Slurm keeps for itself."""
-    cpus = whole(found.get("CPUEfctv") or found.get("CPUTot") or found.get("CPUs") or "0", "CPUTot")
-    memory_mib = whole(found.get("RealMemory") or "0", "RealMemory", MEMORY_MIB_MAX)
-    kept_mib = whole(given(found.get("MemSpecLimit", "")) or "0", "MemSpecLimit", MEMORY_MIB_MAX)
+    cpus = parse_whole(found.get("CPUEfctv") or found.get("CPUTot") or found.get("CPUs") or "0", "CPUTot")
+    memory_mib = parse_whole(found.get("RealMemory") or "0", "RealMemory", MEMORY_MIB_MAX)
+    kept_mib = parse_whole(drop_null(found.get("MemSpecLimit", "")) or "0", "MemSpecLimit", MEMORY_MIB_MAX)
     return cpus, max(0, memory_mib - kept_mib)
 
 
-def node_features(found: Mapping[str, str]) -> tuple[str, ...]:
+def read_features(found: Mapping[str, str]) -> tuple[str, ...]:
     """The features that a node has now; where Slurm does not say, those that it can have."""
-    text = given(found.get("ActiveFeatures") or found.get("AvailableFeatures", ""))
+    text = drop_null(found.get("ActiveFeatures") or found.get("AvailableFeatures", ""))
     return tuple([name.strip() for name in text.split(",") if name.strip()])
 
 
-def settings(text: str) -> dict[str, str]:
+def parse_settings(text: str) -> dict[str, str]:
     """`scontrol show config`: `Name = value`, one a line."""
     found = {}
     for line in text.splitlines():
@@ -293,24 +293,24 @@ def settings(text: str) -> dict[str, str]:
     return found
 
 
-def words(text: str) -> dict[str, str]:
+def parse_words(text: str) -> dict[str, str]:
     """Parameters such as `bf_interval=30,defer`, by name; without a value: empty."""
-    parts = [part.strip() for part in given(text).split(",") if part.strip()]
+    parts = [part.strip() for part in drop_null(text).split(",") if part.strip()]
     return {name: value for name, _, value in (part.partition("=") for part in parts)}
 
 
 # -- nodes ---------------------------------------------------------------------------------------------------------
 
 
-def hosts(text: str) -> list[str]:
+def parse_hosts(text: str) -> list[str]:
     """`n[01-03,7],gpu1`: every name once, in the order they are written."""
     try:
-        return list(expand(given(text)))
+        return list(expand(drop_null(text)))
     except ValueError as error:
         raise Unreadable(f"{show(text)} {error}") from None
 
 
-def matching(found: Mapping[str, str], name: str) -> str:
+def find_setting(found: Mapping[str, str], name: str) -> str:
     """A value by its name, however it is written: `PriorityWeightFairShare`, `PriorityWeightFairshare`."""
     lower = name.lower()
     return next((value for key, value in found.items() if key.lower() == lower), "")

@@ -8,7 +8,14 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from gpuyard.engines.name_lists import expand
-from gpuyard.engines.slurm.words.forms import CPU_MAX, Unreadable, memory_mib, moment_ms, tres_map, whole
+from gpuyard.engines.slurm.words.forms import (
+    CPU_MAX,
+    Unreadable,
+    parse_memory_mib,
+    parse_moment_ms,
+    parse_tres_map,
+    parse_whole,
+)
 from gpuyard.engines.slurm.words.states import LIVES, WAITS
 
 SEPARATOR = "\x1f"
@@ -131,21 +138,21 @@ def read_held(text: str) -> Held:
     """`cpu=2,mem=128M,gres/gpu=4`; what cannot be read counts as none."""
     found: dict[str, str] = {}
     with suppress(Unreadable):
-        found = tres_map(text)
+        found = parse_tres_map(text)
     gpus = cpus = mib = 0
     with suppress(Unreadable):
-        gpus = whole(found.get("gres/gpu", "0"), "gres/gpu")
+        gpus = parse_whole(found.get("gres/gpu", "0"), "gres/gpu")
     with suppress(Unreadable):
-        cpus = whole(found.get("cpu", "0"), "cpu", CPU_MAX)
+        cpus = parse_whole(found.get("cpu", "0"), "cpu", CPU_MAX)
     with suppress(Unreadable):
-        mib = memory_mib(found.get("mem", "0"), "mem")
+        mib = parse_memory_mib(found.get("mem", "0"), "mem")
     return Held(gpus, cpus, mib)
 
 
 def _seconds(text: str) -> int:
     """A moment in seconds; 0: none, or none that can be read."""
     try:
-        return moment_ms(text, "SubmitTime") // 1000
+        return parse_moment_ms(text, "SubmitTime") // 1000
     except Unreadable:
         return 0
 
@@ -153,12 +160,12 @@ def _seconds(text: str) -> int:
 # ---- meaning
 
 
-def main_state(states: Sequence[str]) -> str:
+def choose_state(states: Sequence[str]) -> str:
     """One word for a list of them: COMPLETING outweighs how the job ended."""
     return "COMPLETING" if "COMPLETING" in states else states[0] if states else "UNKNOWN"
 
 
-def by_comment(jobs: Iterable[SlurmJob]) -> dict[str, list[SlurmJob]]:
+def index_by_comment(jobs: Iterable[SlurmJob]) -> dict[str, list[SlurmJob]]:
     """Jobs by what they are marked with."""
     found: dict[str, list[SlurmJob]] = {}
     for job in jobs:

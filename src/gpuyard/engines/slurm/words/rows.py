@@ -11,19 +11,19 @@ from typing import NamedTuple, TypeVar
 from gpuyard.engines.slurm.words.forms import (
     Gres,
     Unreadable,
-    given,
-    gres,
-    hosts,
+    drop_null,
     limit_ms,
-    moment_ms,
-    node_features,
-    node_size,
-    pairs,
-    tres_map,
-    whole,
+    parse_gres,
+    parse_hosts,
+    parse_moment_ms,
+    parse_pairs,
+    parse_tres_map,
+    parse_whole,
+    read_features,
+    read_size,
 )
-from gpuyard.engines.slurm.words.states import CLOSED, DOWN, node_states
-from gpuyard.model.gpu_names import mig_profile
+from gpuyard.engines.slurm.words.states import CLOSED, DOWN, parse_node_states
+from gpuyard.model.gpu_names import parse_mig_profile
 
 _Row = TypeVar("_Row")
 _UP = "UP"
@@ -61,7 +61,7 @@ class SlurmNode:
     @property
     def states(self) -> frozenset[str]:
         """Its words, without the marks behind them."""
-        return node_states(self.state)
+        return parse_node_states(self.state)
 
     @property
     def up(self) -> bool:
@@ -93,7 +93,9 @@ class SlurmNode:
     def gpus(self) -> NodeGpus:
         """The GPUs that count: a node of the yard has GPUs of one type, that of which it has most."""
         # 1. whole GPUs before slices; 2. most GPUs; 3. the name.
-        found = [(bool(mig_profile(type_)), -number, type_) for type_, number in self.gpu_types().items()]
+        found = [
+            (bool(parse_mig_profile(type_)), -number, type_) for type_, number in self.gpu_types().items()
+        ]
         _sliced, less, type_ = min(found, default=(False, 0, ""))
         return NodeGpus(-less, type_)
 
@@ -171,59 +173,59 @@ def check_lines(text: str, key: str) -> None:
 
 def _read(text: str, key: str, row: Callable[[Mapping[str, str]], _Row]) -> list[_Row]:
     """Rows of the lines that begin with the key; others are messages: `No reservations in the system`."""
-    return [row(pairs(line)) for line in text.splitlines() if line.startswith(f"{key}=")]
+    return [row(parse_pairs(line)) for line in text.splitlines() if line.startswith(f"{key}=")]
 
 
 def _node(found: Mapping[str, str]) -> SlurmNode:
     reason, _, when = found.get("Reason", "").partition(" [")
-    cpus, memory_mib = node_size(found)
+    cpus, memory_mib = read_size(found)
     return SlurmNode(
         name=found["NodeName"],
         state=found.get("State", "UNKNOWN").split()[0] if found.get("State") else "UNKNOWN",
         cpus=cpus,
         memory_mib=memory_mib,
-        gres=gres(found.get("Gres", "")),
-        features=node_features(found),
+        gres=parse_gres(found.get("Gres", "")),
+        features=read_features(found),
         partitions=_names(found.get("Partitions", "")),
         address=found.get("NodeAddr", found["NodeName"]),
-        reason=given(reason),
+        reason=drop_null(reason),
         reason_ms=_reason_ms(when),
-        version=given(found.get("Version", "")),
-        alloc=tres_map(found.get("AllocTRES", "")),
-        sockets=whole(found.get("Sockets") or "1", "Sockets"),
-        boot_ms=moment_ms(found.get("BootTime", ""), "BootTime"),
+        version=drop_null(found.get("Version", "")),
+        alloc=parse_tres_map(found.get("AllocTRES", "")),
+        sockets=parse_whole(found.get("Sockets") or "1", "Sockets"),
+        boot_ms=parse_moment_ms(found.get("BootTime", ""), "BootTime"),
     )
 
 
 def _reason_ms(text: str) -> int:
     """`root@2026-11-15T10:30:00]` or `root@1794738498]`."""
     try:
-        return moment_ms(text.rpartition("@")[2].rstrip("] "), "the time of a reason")
+        return parse_moment_ms(text.rpartition("@")[2].rstrip("] "), "the time of a reason")
     except Unreadable:
         return 0
 
 
 def _partition(found: Mapping[str, str]) -> Partition:
-    accounts = given(found.get("AllowAccounts", ""))
+    accounts = drop_null(found.get("AllowAccounts", ""))
     return Partition(
         name=found["PartitionName"],
-        nodes=tuple(hosts(found.get("Nodes", ""))),
+        nodes=tuple(parse_hosts(found.get("Nodes", ""))),
         default=found.get("Default", "").upper() == "YES",
         state=found.get("State", _UP).upper(),
         max_ms=limit_ms(found.get("MaxTime", ""), "MaxTime"),
         default_ms=limit_ms(found.get("DefaultTime", ""), "DefaultTime"),
         accounts=() if accounts.upper() == "ALL" else _names(accounts),
-        qos=given(found.get("QoS", "")),
-        priority_tier=whole(found.get("PriorityTier") or "1", "PriorityTier"),
+        qos=drop_null(found.get("QoS", "")),
+        priority_tier=parse_whole(found.get("PriorityTier") or "1", "PriorityTier"),
         oversubscribe=found.get("OverSubscribe", "NO").upper(),
-        tres=tres_map(found.get("TRES", "")),
+        tres=parse_tres_map(found.get("TRES", "")),
         default_memory=_has_default(found),
-        billing=tres_map(found.get("TRESBillingWeights", "")),
+        billing=parse_tres_map(found.get("TRESBillingWeights", "")),
     )
 
 
 def _has_default(found: Mapping[str, str]) -> bool:
-    own = [given(found.get(name, "")) for name in ("DefMemPerNode", "DefMemPerCPU")]
+    own = [drop_null(found.get(name, "")) for name in ("DefMemPerNode", "DefMemPerCPU")]
     return any(each and each.upper() != "UNLIMITED" for each in own) or "DefMemPerGPU" in found.get(
         "JobDefaults", ""
     )
@@ -232,9 +234,9 @@ def _has_default(found: Mapping[str, str]) -> bool:
 def _reservation(found: Mapping[str, str]) -> Reservation:
     return Reservation(
         name=found["ReservationName"],
-        start_ms=moment_ms(found.get("StartTime", ""), "StartTime"),
-        end_ms=moment_ms(found.get("EndTime", ""), "EndTime"),
-        nodes=tuple(hosts(found.get("Nodes", ""))),
+        start_ms=parse_moment_ms(found.get("StartTime", ""), "StartTime"),
+        end_ms=parse_moment_ms(found.get("EndTime", ""), "EndTime"),
+        nodes=tuple(parse_hosts(found.get("Nodes", ""))),
         flags=_names(found.get("Flags", "")),
         users=_names(found.get("Users", "")),
         accounts=_names(found.get("Accounts", "")),
@@ -242,4 +244,4 @@ def _reservation(found: Mapping[str, str]) -> Reservation:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in given(text).split(",") if name.strip())
+    return tuple(name.strip() for name in drop_null(text).split(",") if name.strip())

@@ -30,7 +30,7 @@ OUTCOMES = {
 """How jobs end, in our words; any other end is a failure."""
 
 
-def outcome_of(state: str) -> Outcome | None:
+def find_outcome(state: str) -> Outcome | None:
     """How a job ended, in our words; None: it has not."""
     return None if state in WAITS or state in LIVES else OUTCOMES.get(state, Outcome.FAILED)
 
@@ -81,7 +81,7 @@ CLOSED = {**DRAINED, "NOT_RESPONDING": "does not respond", "POWERING_DOWN": "pow
 """States in which a node takes nothing new though it is not down, with the words for it."""
 
 
-def node_states(text: str) -> frozenset[str]:
+def parse_node_states(text: str) -> frozenset[str]:
     """The words of `MIXED+DRAIN` or `DOWN*+DRAIN`, without the marks behind them; `*` says that it does not respond."""
     words = [word.strip("*~#!%$@^-") for word in text.strip().upper().split("+")]
     return frozenset([word for word in words if word] + (["NOT_RESPONDING"] if "*" in text else []))

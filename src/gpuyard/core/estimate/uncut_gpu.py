@@ -6,7 +6,7 @@ So this is the earliest start, given only where no other time is known.
 
 from typing import NamedTuple
 
-from gpuyard.core.estimate.room_lifts import obstacles
+from gpuyard.core.estimate.room_lifts import find_obstacles
 from gpuyard.core.fleet.shapes import SHARE
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.schedule.quota_profile import QuotaProfile
@@ -20,7 +20,7 @@ class ShareStart(NamedTuple):
     job_ids: tuple[int, ...]
 
 
-def uncut(
+def find_uncut_start(
     state: State, quotas: QuotaProfile | None, now_ms: int, from_ms: int, record: JobRecord
 ) -> ShareStart | None:
     """The soonest over all ways to serve the job; None: it is no share, or not only running jobs are in its way."""
@@ -28,7 +28,7 @@ def uncut(
         return None
     best: ShareStart | None = None
     for way in record.shape.ways:
-        found = obstacles(state, record, way, now_ms)
+        found = find_obstacles(state, record, way, now_ms)
         if not found.running or found.kept or found.foreign or found.closed or found.pinned:
             continue
         # An overdue attempt is expected to end right away.

@@ -9,7 +9,7 @@ import sys
 ENTRY_POINTS = "gpuyard.reports"
 
 
-def installed() -> dict[str, str]:
+def find_installed() -> dict[str, str]:
     """By name, the place of each as `module:attribute`."""
     found: dict[str, str] = {}
     for folder in dict.fromkeys(sys.path):

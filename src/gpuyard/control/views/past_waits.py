@@ -26,7 +26,7 @@ class Waited(NamedTuple):
     job_ms: int
 
 
-def waited(store: Store, from_hour: int, until_hour: int) -> list[Waited]:
+def read_waited(store: Store, from_hour: int, until_hour: int) -> list[Waited]:
     """The hours from the first to before the second."""
 
     def between(kind: str, low: str, high: str) -> list[tuple[int, Any]]:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from urllib.parse import urlencode, urlsplit
 
 from gpuyard.config.values import PrometheusSpec
-from gpuyard.control.replica.labels import key_of, node_key
+from gpuyard.control.replica.labels import current_key, node_key
 from gpuyard.control.replica.replica import Replica
-from gpuyard.control.upkeep.handed_in import Batch
+from gpuyard.control.upkeep.handed_in_samples import Batch
 from gpuyard.control.upkeep.watching import Watch
 from gpuyard.core.fleet.bits import positions
 from gpuyard.shipping.contract import Away, Refused
@@ -22,7 +22,7 @@ from gpuyard.shipping.http import Poster
 from gpuyard.telemetry.collector import Collector
 from gpuyard.telemetry.samples import LATE_MS
 from gpuyard.telemetry.sources import AttemptPlace, GpuLook
-from gpuyard.telemetry.sources.prometheus import Places, Step, attempts_alone, query, steps
+from gpuyard.telemetry.sources.prometheus import Places, Step, find_lone_attempts, make_query, read_steps
 
 SETTLE_MS = 3_000
 """How long after its end a step is read: a scrape may take as long."""
@@ -130,7 +130,7 @@ class Asking:
     def _asked(self, from_ms: int, to_ms: int) -> list[Mapping[str, object]]:
         """The rows of an answer. Raises `Away`, `Refused`, or `ValueError` for what is no answer of a Prometheus."""
         asked = {
-            "query": query(self.spec.match, -(-(to_ms - from_ms) // 1000)),
+            "query": make_query(self.spec.match, -(-(to_ms - from_ms) // 1000)),
             "time": f"{to_ms / 1000:.3f}",
         }
         content = self._poster.post(urlencode(asked).encode(), ANSWER_BYTES_MAX)
@@ -146,14 +146,14 @@ class Asking:
     def _take(self, rows: list[Mapping[str, object]], from_ms: int, to_ms: int) -> None:
         nodes, held = self._standing()
         cards = {card.uuid: at for at, card in self._watch.cards().items() if card.uuid}
-        found = steps(rows, self.spec.every_ms, Places(nodes, cards))
+        found = read_steps(rows, self.spec.every_ms, Places(nodes, cards))
         now_ms = self._now_ms()
         for (at_ms, key), step in sorted(found.items(), key=lambda each: each[0]):
             # The edges of a range belong to it or do not, by the release of Prometheus.
             if not from_ms <= at_ms < to_ms:
                 continue
             node = self._nodes.setdefault(key, _Node(key))
-            node.step, node.places = step, attempts_alone(step, held.get(key, {}))
+            node.step, node.places = step, find_lone_attempts(step, held.get(key, {}))
             told = node.collector.take(at_ms) | step.no_numbers()
             series = {name: [value] for name, value in told.items()}
             batch = Batch(now_ms, now_ms, [at_ms], series, {}, step.cards)
@@ -174,7 +174,7 @@ class Asking:
                     node = state.nodes.node[grant.node]
                     key = node_key(node.cluster, node.name)
                     milli = 0 if grant.slices else grant.milli
-                    held.setdefault(key, {})[key_of(replica.store.yard, record)] = (
+                    held.setdefault(key, {})[current_key(replica.store.yard, record)] = (
                         list(positions[grant.gpus]),
                         milli,
                     )

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gpuyard.control.projections.following import Projection, Rows, facts
+from gpuyard.control.projections.following import Projection, Rows, expand_event
 from gpuyard.control.refusals import NotFound
 from gpuyard.control.upkeep.reading_ahead import ReadingAhead
-from gpuyard.errors import YardError, words_of
-from gpuyard.garbage import uncollected
+from gpuyard.errors import YardError, error_text
+from gpuyard.garbage import pause_collection
 from gpuyard.model import TasksSubmitted
 from gpuyard.model.units import DAY_MS
 from gpuyard.store import Cursor, Fenced, Numbered, Store, StoreDamaged
@@ -140,7 +140,7 @@ class Filler:
             )
         far = len(piece) == self._piece_events and store.head() - cursor.seq > self._far_from
         self._far |= far
-        with uncollected():
+        with pause_collection():
             most = BATCH_FACTS if far else LIVE_FACTS
             seq, closes, more = self._folded(projection, rows, piece, shared, most)
             # What is gone by then the collector need not look at.
@@ -177,7 +177,7 @@ class Filler:
                     if type(fact) not in special:
                         fold(fact, seq)
                         continue
-                    for task in facts(fact):
+                    for task in expand_event(fact):
                         fold(task, seq)
                         folded += 1
                     closes = type(fact) is projection.closed_by
@@ -221,7 +221,7 @@ class Filler:
                     self._ahead_for = name
                     piece = self._ahead.after(seq, limit)
         except (YardError, OSError) as error:
-            _log.warning("%s: the server itself reads it, from event %d on", words_of(error), seq + 1)
+            _log.warning("%s: the server itself reads it, from event %d on", error_text(error), seq + 1)
             self._do_without_ahead()
             return []
         return piece

@@ -44,7 +44,7 @@ from gpuyard.engines.contract import (
 )
 from gpuyard.engines.machine import processes
 from gpuyard.engines.registry import Context, runnable
-from gpuyard.errors import words_of
+from gpuyard.errors import error_text
 from gpuyard.log_lines import start_log
 from gpuyard.model import Capability
 from gpuyard.model.mig import Slice
@@ -59,7 +59,7 @@ END_S_MAX = 5.0
 _PAUSE_S = 0.005
 _HEAR_S = 0.5
 _SWITCH_S = 0.001
-_MAIN = "import sys; from gpuyard.engines.apart import main; main(*map(int, sys.argv[1:]))"
+_MAIN = "import sys; from gpuyard.engines.engine_process import main; main(*map(int, sys.argv[1:]))"
 _NAME = b"yard-engine"
 _PR_SET_NAME = 15
 
@@ -93,7 +93,7 @@ class Process(Protocol):
         ...
 
 
-class Line(NamedTuple):
+class EngineProcess(NamedTuple):
     """A process and the ways to it."""
 
     process: Process
@@ -107,7 +107,7 @@ class EngineApart:
 
     call_s_max, end_s_max = CALL_S_MAX, END_S_MAX
 
-    def __init__(self, own: Engine, making: Making, spare: Line | None = None) -> None:
+    def __init__(self, own: Engine, making: Making, spare: EngineProcess | None = None) -> None:
         """`own`: the server's own engine of the same making, which knows what does not change and reads outputs.
 
         `spare`: a process that waits to be told what to be.
@@ -232,7 +232,7 @@ class EngineApart:
             raise found
         return found
 
-    def _running(self) -> Line:
+    def _running(self) -> EngineProcess:
         if self._closed:
             raise Transient("the yard is stopping")
         if self._line is not None and self._line.process.poll() is not None:
@@ -258,7 +258,7 @@ class EngineApart:
             end(line, self.end_s_max)
 
 
-def end(line: Line, within_s: float = END_S_MAX) -> None:
+def end(line: EngineProcess, within_s: float = END_S_MAX) -> None:
     """End a process: it goes when its line does, and is killed if it has not gone by then."""
     line.calls.close()
     try:
@@ -269,7 +269,7 @@ def end(line: Line, within_s: float = END_S_MAX) -> None:
     line.knocks.close()
 
 
-def spare() -> Line:
+def fork_spare() -> EngineProcess:
     """A fork of this process that has none of its files, and waits to be told what to be."""
     (calls, its_calls), (knocks, its_knocks) = socket.socketpair(), socket.socketpair()
     pid = os.fork()
@@ -280,7 +280,7 @@ def spare() -> Line:
     return _line(_Forked(pid), calls, knocks)
 
 
-def _anew() -> Line:
+def _anew() -> EngineProcess:
     (calls, its_calls), (knocks, its_knocks) = socket.socketpair(), socket.socketpair()
     with its_calls, its_knocks:
         its = (its_calls.fileno(), its_knocks.fileno())
@@ -294,11 +294,11 @@ def _anew() -> Line:
     return _line(process, calls, knocks)
 
 
-def _line(process: Process, calls: socket.socket, knocks: socket.socket) -> Line:
+def _line(process: Process, calls: socket.socket, knocks: socket.socket) -> EngineProcess:
     # Jobs are started from there.
     processes.give_back_file_limit(process.pid)
     knocks.setblocking(False)
-    return Line(process, Connection(calls.detach()), knocks)
+    return EngineProcess(process, Connection(calls.detach()), knocks)
 
 
 class _Forked:
@@ -388,7 +388,7 @@ def _serve(engine: "_Unhurried", line: Connection) -> None:
             answer = (False, error)
         except Exception as error:
             _log.exception("a call of %s failed", name)
-            answer = (False, RuntimeError(f"{type(error).__name__}: {words_of(error)}"))
+            answer = (False, RuntimeError(f"{type(error).__name__}: {error_text(error)}"))
         line.send(answer)
 
 

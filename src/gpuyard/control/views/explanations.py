@@ -1,7 +1,7 @@
 """Why a job waits, now or at a time that is past, and the tenants' shares: worked out beside the replica, not in it.
 
 Lifts are tried out on a state apart from the replica, which takes longer than anyone should wait for it (see
-`control/replica/thought.py`). The past is the log folded to that time; settings and policy are in the log too.
+`control/replica/questions.py`). The past is the log folded to that time; settings and policy are in the log too.
 """
 
 import re
@@ -11,17 +11,17 @@ from typing import Any
 
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.clock import time_text
-from gpuyard.control.reading.model import Said, unsaid
-from gpuyard.control.reading.plain_views import View, caps_view, gpus_number, last_try
-from gpuyard.control.refusals import NotFound, Unacceptable, no_tenant
-from gpuyard.control.replica.labels import Label, ended_as, live, row_label, seen_elsewhere
+from gpuyard.control.reading.model import Said, no_reason
+from gpuyard.control.reading.plain_views import View, caps_view, find_last_try, gpus_number
+from gpuyard.control.refusals import NotFound, Unacceptable, unknown_tenant
+from gpuyard.control.replica.labels import Label, find_foreign, find_live, match_ended, row_label
+from gpuyard.control.replica.questions import QuestionContext, QuestionRunner, Think
 from gpuyard.control.replica.replica import Replica
-from gpuyard.control.replica.thought import QuestionContext, QuestionRunner, Think
 from gpuyard.control.wording import help_fields, help_flags, help_text, remedies_text
-from gpuyard.core import Explanation, Policy, State, apply, explain, load, why
+from gpuyard.core import Explanation, Policy, State, apply, explain, explain_why, load
 from gpuyard.core.explain.budget_use import behind_text
-from gpuyard.core.explain.quota_reasons import without_names
-from gpuyard.core.explain.share import Amount, Row, position, share
+from gpuyard.core.explain.quota_reasons import mask_names
+from gpuyard.core.explain.share import Amount, TenantShare, position_text, share
 from gpuyard.core.explain.what_if import Sandbox
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.model import Lift, Reason, Ticked
@@ -41,9 +41,9 @@ class Explained:
         self,
         replica: Replica,
         now_ms: Callable[[], int],
-        said: Said = unsaid,
+        said: Said = no_reason,
         think: Think | None = None,
-        said_by: Said = unsaid,
+        said_by: Said = no_reason,
     ) -> None:
         """`said`: why a job waits, in the words of the scheduler that decides; `said_by`: what that is called."""
         self._replica = replica
@@ -74,7 +74,7 @@ class Explained:
             # It has ended between the two looks.
         row = self._ended(label, sight)
         if row is None:
-            raise no_job(label)
+            raise unknown_job(label)
         return _ended_view(row, now_ms)
 
     def _own_words(self, record: JobRecord) -> View:
@@ -84,7 +84,7 @@ class Explained:
     def _told(self, found: View) -> View:
         """The same, with why the try before ended."""
         if attempt := found.pop("attempt"):
-            found["last_try"] = last_try(self._replica.store, found["job"], attempt)
+            found["last_try"] = find_last_try(self._replica.store, found["job"], attempt)
         return found
 
     def _past(self, label: Label, at_ms: int, sight: Sight) -> View:
@@ -95,7 +95,7 @@ class Explained:
             submitted_ms = known.job.submitted_ms if known is not None else row.submitted_ms if row else None
         if submitted_ms is None:
             # Checked first: a person must not learn from the answer when a job out of their sight existed.
-            raise no_job(label)
+            raise unknown_job(label)
         now_ms = self._now_ms()
         if at_ms > now_ms + _FUTURE_MS:
             raise Unacceptable(
@@ -120,7 +120,7 @@ class Explained:
         store = self._replica.store
         found = None
         if label.index is None:
-            found = ended_as(label, store.history.find(label.id)) or seen_elsewhere(store, label)
+            found = match_ended(label, store.history.find(label.id)) or find_foreign(store, label)
         if found is None:
             # A task; of an array that has ended, its first.
             rows = store.history.of_array(label.id, -1 if label.index is None else label.index - 1, 1)
@@ -136,7 +136,7 @@ class Explained:
         rows = [row for row in every if sight.knows(row.path)]
         if tenant:
             if tenant not in {row.path for row in rows}:
-                raise no_tenant(tenant, [row.path for row in rows])
+                raise unknown_tenant(tenant, [row.path for row in rows])
             rows = [
                 row
                 for row in rows
@@ -147,14 +147,14 @@ class Explained:
         return {**view, "tenants": [_share_view(row) for row in rows]}
 
 
-def no_job(label: Label) -> NotFound:
+def unknown_job(label: Label) -> NotFound:
     """The same words for one that is out of sight and one that never was."""
     return NotFound(f"there is no job {label}", "`yard queue` and `yard history` list what there is.")
 
 
 def _one(state: State, label: Label, sight: Sight) -> JobRecord | None:
     """The live job of a label; of an array the first task that waits, else the first."""
-    records = [record for record in live(state, label) if sight.sees(record.job.spec.tenant)]
+    records = [record for record in find_live(state, label) if sight.sees(record.job.spec.tenant)]
     waiting = [record for record in records if record.phase is None]
     return next(iter(waiting or records), None)
 
@@ -206,7 +206,7 @@ def _folded(store: Store, at_ms: int) -> State:
     return state
 
 
-def _share(own: QuestionContext, now_ms: int) -> tuple[View, list[Row]]:
+def _share(own: QuestionContext, now_ms: int) -> tuple[View, list[TenantShare]]:
     """The whole tenant tree, and what it goes by."""
     state, policy, now_ms = own.state, own.policy, max(now_ms, own.state.now_ms)
     if now_ms >= state.tenants.due_ms:
@@ -240,7 +240,7 @@ def why_view(
     """
     where = _position(state, policy, record, now_ms) if record.phase is None else ""
     if judged:
-        found = why(state, policy, record.id, now_ms, apart, spoilt=spoilt)
+        found = explain_why(state, policy, record.id, now_ms, apart, spoilt=spoilt)
     else:
         found = explain(state, policy, record.id, now_ms)
     assert found is not None
@@ -264,22 +264,22 @@ def _position(state: State, policy: Policy, record: JobRecord, now_ms: int) -> s
         return behind
     if record.moved_by:
         return f"moved to the top of the queue by {record.moved_by}"
-    return position(state, record) if policy.order.fair else ""
+    return position_text(state, record) if policy.order.fair else ""
 
 
 def reasons_view(found: Explanation, sight: Sight = ALL) -> View:
     """The blockers, what is true besides, and whether they were judged."""
     return {
-        "blockers": [_reason(told(reason, sight)) for reason in found.reasons],
-        "also": [_reason(told(reason, sight)) for reason in found.implied],
+        "blockers": [_reason(mask_reason(reason, sight)) for reason in found.reasons],
+        "also": [_reason(mask_reason(reason, sight)) for reason in found.implied],
         "judged": found.judged,
         "left_out": found.left_out,
     }
 
 
-def told(reason: Reason, sight: Sight) -> Reason:
+def mask_reason(reason: Reason, sight: Sight) -> Reason:
     """A reason as someone may read it."""
-    return reason if sight.whole else without_names(reason)
+    return reason if sight.whole else mask_names(reason)
 
 
 def _reason(reason: Reason) -> View:
@@ -357,7 +357,7 @@ def _ended_how(row: HistoryRow, at_ms: int) -> str:
     return f"{ended}: {row.why}" if row.why else ended
 
 
-def _share_view(row: Row) -> View:
+def _share_view(row: TenantShare) -> View:
     plain = {name: value for name, value in asdict(row).items() if name not in ("amounts", "caps")}
     amounts = {amount.model: _amount(amount) for amount in row.amounts}
     return {**plain, "amounts": amounts, **caps_view(row.caps)}

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from gpuyard.api.client import Client, NoServer, Refused
 from gpuyard.api.connecting.websocket import WebSocket
-from gpuyard.cli.connection.visits import framed
+from gpuyard.cli.connection.visits import read_frame
 from gpuyard.cli.terminal.escapes import DETACH, Escapes
 from gpuyard.errors import BadInput
 
@@ -25,14 +25,14 @@ PATIENCE_S = 60.0
 _PAUSE_S = 0.2
 
 
-def here() -> bool:
+def is_terminal() -> bool:
     """Whether this is a terminal, for what is typed and for what is shown."""
     return os.isatty(0) and os.isatty(1)
 
 
 def need_terminal(what: str, instead: str) -> None:
     """Raise if it is none. `instead`: what to do without one, as the beginning of a sentence."""
-    if not here():
+    if not is_terminal():
         raise BadInput(
             f"{what} needs a terminal, but its input or output is a file or a pipe",
             f"{instead}; over ssh, `ssh -t` gives a terminal.",
@@ -48,7 +48,7 @@ def size() -> dict[str, int]:
     return {"rows": rows, "columns": columns} if rows and columns else {}
 
 
-class Line(Protocol):
+class StandingLine(Protocol):
     """The line that tells how a job stands while it waits."""
 
     def told(self, standing: Any) -> None:
@@ -64,7 +64,9 @@ class Line(Protocol):
 class Attached:
     """One session, from here."""
 
-    def __init__(self, yard: Client, job: str | int, asked: dict[str, Any], line: Line, name: str) -> None:
+    def __init__(
+        self, yard: Client, job: str | int, asked: dict[str, Any], line: StandingLine, name: str
+    ) -> None:
         """`name`: the session as people call it, `job 12`. `line` tells how the job stands while it waits."""
         self._yard, self._job, self._line, self._name = yard, job, line, name
         self._asked = asked
@@ -182,7 +184,7 @@ class Attached:
             elif news["event"] == "end":
                 self._line.begins()
                 self.end = news["data"]
-        found = framed(message)
+        found = read_frame(message)
         if found is None:
             return
         kind, content = found

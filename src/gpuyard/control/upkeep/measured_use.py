@@ -13,7 +13,7 @@ from gpuyard.quantities import MINUTE_MS
 from gpuyard.telemetry import folding
 from gpuyard.telemetry.folding import Points
 from gpuyard.telemetry.signals import Fold
-from gpuyard.telemetry.spans import spans
+from gpuyard.telemetry.spans import find_spans
 
 SIGNALS = ("gpu_busy", "gpu_busy_estimated", "gpu_memory", "energy", "cpu", "memory", "memory_peak")
 """The signals of attempts that are looked at."""
@@ -68,7 +68,7 @@ class _Look(NamedTuple):
     estimated: bool
 
 
-def untold(
+def find_untold(
     holds: Sequence[Hold],
     seen: Sequence[Signals],
     started_ms: int,
@@ -82,7 +82,7 @@ def untold(
         return None
     covered = _looks(holds, seen, started_ms, from_ms, until_ms)
     new = [piece for look in covered for piece in _outside(look, told.spans)]
-    spans_now = joined([look[:2] for look in covered])
+    spans_now = join_spans([look[:2] for look in covered])
     whole = not [piece for span in told.spans for piece in outside(span, spans_now)]
 
     def rise(name: str, before: int) -> int | None:
@@ -106,7 +106,7 @@ def untold(
         measured_gpu_ms=parts * sum([b - a for a, b, _work, _estimated in new]) // PARTS,
         used_gpu_ms=sum([work * (b - a) for a, b, work, _estimated in new]) // (_MILLI * PARTS),
         estimated_gpu_ms=sum([w * (b - a) for a, b, w, estimated in new if estimated]) // (_MILLI * PARTS),
-        spans=tuple(joined([look[:2] for look in new])),
+        spans=tuple(join_spans([look[:2] for look in new])),
         energy_mj=energy_mj,
         cpu_ms=cpu_ms,
         gpu_memory_mib=_most(seen, ("gpu_memory",), from_ms, until_ms),
@@ -146,7 +146,7 @@ def _of_node(hold: Hold, signals: Signals, started_ms: int) -> list[_Look]:
                 told[at_ms] = (value, estimated)
     times = sorted(told)
     found = []
-    for since_ms, at_ms, place in spans(times, range(len(times)), started_ms):
+    for since_ms, at_ms, place in find_spans(times, range(len(times)), started_ms):
         busy, estimated = told[times[int(place)]]
         work = hold.parts * min(busy, hold.full) * _MILLI // hold.full
         found.append(_Look(since_ms, at_ms, work, estimated))
@@ -181,7 +181,7 @@ def outside(span: Span, known: Sequence[Span]) -> list[Span]:
     return [*left, (at_ms, end_ms)] if at_ms < end_ms else left
 
 
-def joined(some: Iterable[tuple[int, int]]) -> list[Span]:
+def join_spans(some: Iterable[tuple[int, int]]) -> list[Span]:
     """Spans in order, those that touch or overlap as one."""
     found: list[Span] = []
     for low, high in sorted(some):
@@ -202,8 +202,9 @@ def _most(seen: Sequence[Signals], names: Sequence[str], from_ms: int, until_ms:
             return max([value for _at_ms, value in parts[0]])
         if parts:
             steps = [
-                folding.folded([a for a, _v in p], [v for _a, v in p], MINUTE_MS, Fold.MAX) for p in parts
+                folding.fold_column([a for a, _v in p], [v for _a, v in p], MINUTE_MS, Fold.MAX)
+                for p in parts
             ]
-            _times, values = folding.together(steps, MINUTE_MS, Fold.RISE)
+            _times, values = folding.join_curves(steps, MINUTE_MS, Fold.RISE)
             return max([value for value in values if value is not None])
     return None

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.phrases import count_text
-from gpuyard.core.state.dependencies import waited
+from gpuyard.core.state.dependencies import find_awaited
 from gpuyard.core.state.state import State
 from gpuyard.model import After, AfterKind, AttemptState, JobState
 from gpuyard.model.units import ENDLESS_MS
@@ -36,7 +36,7 @@ Book = Callable[[JobRecord, int], Times | None]
 """Book a job, not before that time; None: there is no time for it."""
 
 
-def stuck(state: State, record: JobRecord) -> str:
+def stuck_reason(state: State, record: JobRecord) -> str:
     """Why a job with dependencies never starts by itself: it is doomed, or waits for a held job; else empty."""
     if record.doomed:
         return f"it can never start: {record.doomed}"
@@ -47,7 +47,7 @@ def stuck(state: State, record: JobRecord) -> str:
     return ""
 
 
-def ready(
+def find_ready(
     state: State, now_ms: int, record: JobRecord, booked: dict[int, Times], book: Book
 ) -> DependenciesMet:
     """When the job's dependencies are met. `booked` has the jobs in the queue, and grows."""
@@ -80,7 +80,7 @@ def _others(state: State, record: JobRecord) -> list[JobRecord] | None:
     while open_ends:
         waiting = open_ends.pop()
         for after in waiting.pending:
-            for other in waited(state, waiting, after):
+            for other in find_awaited(state, waiting, after):
                 if other.id not in found:
                     found[other.id] = other
                     open_ends.append(other)
@@ -94,7 +94,7 @@ def _ready(state: State, now_ms: int, record: JobRecord, booked: dict[int, Times
     unknown = ""
     for after in record.pending:
         last = (now_ms, 0, after.kind)
-        for other in waited(state, record, after):
+        for other in find_awaited(state, record, after):
             at_ms, why = _met(other, after, booked)
             if at_ms is None or at_ms - now_ms >= ENDLESS_MS:
                 unknown = unknown or why

@@ -9,7 +9,7 @@ JOBS_MAX = 100
 """Jobs of one text; of more nobody reads what was understood."""
 
 
-def understood(text: str, name: str, cwd: str, host_process: bool, now_ms: int) -> bytes:
+def understand(text: str, name: str, cwd: str, host_process: bool, now_ms: int) -> bytes:
     """The jobs of a text as JSON, with nothing of the surroundings of the process that reads them."""
     # Importing YAML takes a moment, and a server only names this function: another process reads.
     from gpuyard.intake import Caller, decode  # noqa: PLC0415

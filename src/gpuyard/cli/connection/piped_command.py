@@ -14,7 +14,7 @@ from typing import Any
 
 from gpuyard.api.client import Client
 from gpuyard.cli.connection.visits import NotThere, Visit
-from gpuyard.errors import YardError, words_of
+from gpuyard.errors import YardError, error_text
 
 _READ_BYTES = 65536
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -39,7 +39,7 @@ def passed_on(visit: Visit, job: str | int, reads: bool, out: Mapping[bytes, int
         if piped.unread:
             raise
         raise YardError(
-            f"the connection was lost: {words_of(error)}", f"The command in job {job} is hung up."
+            f"the connection was lost: {error_text(error)}", f"The command in job {job} is hung up."
         ) from error
     finally:
         for number, handler in before.items():

@@ -25,13 +25,13 @@ class Handed(NamedTuple):
     """0: the slice is free."""
 
 
-def kept_somewhere(state: State, record: JobRecord) -> bool:
+def is_pinned_somewhere(state: State, record: JobRecord) -> bool:
     """Whether any GPU is pinned to slices of the job's profile."""
     pins = [pin for row in state.nodes.pins.values() for pin in row.values()]
     return any([place.profile == record.shape.profile for pin in pins for place in pin.held])
 
 
-def handed_on(state: State, now_ms: int, record: JobRecord, before: Iterable[JobRecord]) -> Handed | None:
+def find_handover(state: State, now_ms: int, record: JobRecord, before: Iterable[JobRecord]) -> Handed | None:
     """When the job gets its slice of a pinned GPU, after the jobs before it in the queue; None: unknown.
 
     Only if all of them want one slice: several would have to be free at the same time, and on the same node.

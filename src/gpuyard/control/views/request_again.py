@@ -21,7 +21,7 @@ _SAME = ("script", "cwd", "umask", "stdout", "stderr", "open_mode", "warn_signal
 """Fields that a recipe has under the same name."""
 
 
-def request_of(
+def rebuild_request(
     spec: JobSpec, limit_ms: int, recipe: Mapping[str, Any], indices: Sequence[int] = (), at_a_time: int = 0
 ) -> dict[str, Any]:
     """The fields of a job (`JOB_FIELDS`) that differ from their defaults. `indices`: those of an array."""

@@ -9,7 +9,7 @@ _BLANKS = "\u00a0\u2007\u202f"
 """Non-breaking blanks: not printable for Python, and harmless."""
 
 
-def shown(text: str) -> str:
+def visible_text(text: str) -> str:
     """The text as one line in which nothing is hidden: `\\x1b[2J` for the sequence that clears a screen."""
     if text.isprintable():
         return text
@@ -21,6 +21,6 @@ def shown(text: str) -> str:
     )
 
 
-def shown_lines(text: str) -> str:
+def visible_lines(text: str) -> str:
     """The same for words of ours over several lines."""
-    return text if text.isprintable() else "\n".join([shown(line) for line in text.split("\n")])
+    return text if text.isprintable() else "\n".join([visible_text(line) for line in text.split("\n")])

@@ -19,7 +19,7 @@ def ref(name: str) -> dict[str, str]:
     return {"$ref": REFS.format(model=name)}
 
 
-def form(reply: str | Endpoint) -> Any:
+def find_form(reply: str | Endpoint) -> Any:
     """The type of a reply, of an endpoint or by its name."""
     if isinstance(reply, Endpoint) and reply.form is not None:
         return reply.form
@@ -27,7 +27,7 @@ def form(reply: str | Endpoint) -> Any:
     return next(vars(each)[name] for each in (jobs, fleet, tenants, people) if name in vars(each))
 
 
-def schemas(kinds: Iterable[Any]) -> dict[str, Schema]:
+def make_schemas(kinds: Iterable[Any]) -> dict[str, Schema]:
     """The schemas of these forms, and of all that they are made of, by name."""
     found: dict[str, Schema] = {}
     open_ = list(kinds)

@@ -22,10 +22,10 @@ from gpuyard.telemetry.samples import (
     Clocks,
     KernelLine,
     Sample,
-    believed,
+    check_sample,
 )
 from gpuyard.telemetry.series import Series
-from gpuyard.telemetry.signals import attempt_told
+from gpuyard.telemetry.signals import parse_attempt
 from gpuyard.telemetry.sources import GpuCard
 
 ELSEWHERE = "of an attempt elsewhere"
@@ -86,14 +86,14 @@ class HandedIn:
                 {cause: count for cause, count in batch.faults.items() if cause in _CAUSES and count > 0}
             )
             mine = {
-                name: column for name, column in batch.series.items() if attempt_told(name) not in elsewhere
+                name: column for name, column in batch.series.items() if parse_attempt(name) not in elsewhere
             }
             for name in batch.series.keys() - mine.keys():
                 faults[ELSEWHERE] += len([value for value in batch.series[name] if value is not None])
             series.add(Sample(node, now_ms, {}, faults), now_ms)
             for place, at_ms in enumerate(batch.at_ms):
                 told = {name: column[place] for name, column in mine.items()}
-                sample = believed(node, at_ms + off_ms, told, now_ms)
+                sample = check_sample(node, at_ms + off_ms, told, now_ms)
                 series.add(sample, now_ms)
                 self._note(series, sample, now_ms)
             moved = [line._replace(at_ms=line.at_ms + off_ms) for line in batch.lines]
@@ -102,7 +102,7 @@ class HandedIn:
             return off_ms
 
     def _note(self, series: Series, sample: Sample, now_ms: int) -> None:
-        for key in {key for name in sample.values if (key := attempt_told(name))}:
+        for key in {key for name in sample.values if (key := parse_attempt(name))}:
             seen = self._seen.get(key)
             if seen is None:
                 # Of an attempt that ended before and was told of late, all that is known is kept again.

@@ -21,7 +21,7 @@ class Forced(NamedTuple):
     how: str
 
 
-def forced(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Forced | None:
+def find_forced_start(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Forced | None:
     """The first time at which a plan would stop others for the job, if nothing changes before; None: none was found."""
     rights = [
         rule.rights(state, record, now_ms) for rule in policy.rules if rule.applies(state, record, now_ms)

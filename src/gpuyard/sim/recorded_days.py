@@ -61,7 +61,7 @@ class _Row:
     waited_ms: int
 
 
-def recorded(rows: Iterable[Sequence[Any]], state: State, from_ms: int, until_ms: int) -> Recorded:
+def make_recorded(rows: Iterable[Sequence[Any]], state: State, from_ms: int, until_ms: int) -> Recorded:
     """Rows of the history (`ENDED_COLUMNS` of `store/tables/history.py`) and the live jobs of a state, as one trace."""
     found = Recorded(Trace("history"), until_ms - from_ms, settled_ms=until_ms - from_ms)
     ended = [(*row[:6], json.loads(row[6])) for row in rows]

@@ -6,8 +6,8 @@ Users get the jobs that they may see, and the configuration if they may see that
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpuyard.cli.connection.places import client
-from gpuyard.cli.terminal.streams import notice
+from gpuyard.cli.connection.places import open_client
+from gpuyard.cli.terminal.streams import print_notice
 from gpuyard.errors import BadInput
 from gpuyard.model import CATALOGUE, Market, Node, Pool, Settings
 from gpuyard.model.units import MILLI
@@ -27,20 +27,20 @@ def check(file: Path | None, within: str) -> None:
         )
 
 
-def trace(within: str) -> "Trace":
+def read_trace(within: str) -> "Trace":
     """The jobs that ended within a time."""
     import time
 
-    from gpuyard.quantities import duration_positive_ms
+    from gpuyard.quantities import parse_positive_duration_ms
     from gpuyard.sim.traces import history
 
     try:
-        since_ms = time.time_ns() // 1_000_000 - duration_positive_ms(within)
+        since_ms = time.time_ns() // 1_000_000 - parse_positive_duration_ms(within)
     except ValueError as error:
         raise BadInput(f"--history {error}") from None
     rows: list[Any] = []
     cursor: str | None = None
-    with client() as yard:
+    with open_client() as yard:
         while True:
             page = yard.history(since_ms=since_ms, limit=PAGE, cursor=cursor)
             rows += page.jobs
@@ -52,7 +52,7 @@ def trace(within: str) -> "Trace":
     return history.of_rows(rows, "history")
 
 
-def fleet_of(config: Path | None, gpus: int | None) -> "Config | None":
+def read_fleet(config: Path | None, gpus: int | None) -> "Config | None":
     """The yard's own fleet and configuration; None where the options name another."""
     if config is not None or gpus is not None:
         return None
@@ -61,7 +61,7 @@ def fleet_of(config: Path | None, gpus: int | None) -> "Config | None":
     from gpuyard.config.reading import loads
     from gpuyard.policies.registry import PRESETS
 
-    with client() as yard:
+    with open_client() as yard:
         nodes = [node for node in yard.nodes() if node["state"] == "UP"]
         settings, policies, clusters = Settings(policy=PRESETS["default"]), dict(PRESETS), {}
         try:
@@ -70,13 +70,13 @@ def fleet_of(config: Path | None, gpus: int | None) -> "Config | None":
         except Refused as error:
             if error.status != 403:
                 raise
-            notice(
+            print_notice(
                 "note: only an admin sees the configuration: simulated without quotas, with list prices "
                 "and with the default policy"
             )
     if not nodes:
         raise BadInput("no node of the yard is up", "Give --config yard.yaml, or --gpus 64.")
-    found = fleet.plain(settings, *_pools(nodes))
+    found = fleet.make_preset_config(settings, *_pools(nodes))
     found.policies.update(policies)
     found.clusters.update(clusters)
     return found

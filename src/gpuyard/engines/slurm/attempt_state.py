@@ -13,7 +13,7 @@ from gpuyard.engines.contract import AttemptReport, Phase
 from gpuyard.engines.node import files
 from gpuyard.engines.slurm import plan as plans
 from gpuyard.engines.slurm.words.queue import SlurmJob
-from gpuyard.engines.slurm.words.states import outcome_of
+from gpuyard.engines.slurm.words.states import find_outcome
 from gpuyard.model import Outcome
 
 ENGINE_CLAIM = 0
@@ -131,15 +131,15 @@ def _ended(
 ) -> Verdict:
     extra = tuple([job for job in jobs or () if job.waits or job.state == "SUSPENDED"])
     if end["outcome"] != files.TOLD:
-        report = plans.report_of_end(key, end, Outcome(end["outcome"]), now_ms)
-        return Verdict(replace(report, gpus=plans.gpus_of(traces.news)), extra=extra)
+        report = plans.report_end(key, end, Outcome(end["outcome"]), now_ms)
+        return Verdict(replace(report, gpus=plans.read_gpus(traces.news)), extra=extra)
     # Slurm ended it, so Slurm knows what to call it.
     mine = [job for job in jobs or () if job.first_id == end["slurm_id"]]
-    if jobs is None or any([outcome_of(job.state) is None for job in mine]):
+    if jobs is None or any([find_outcome(job.state) is None for job in mine]):
         return Verdict(_report(key, Phase.STOPPING, traces))
     outcome, why = Outcome.NODE_FAIL, "Slurm ended it and no longer knows why"
     if mine:
-        outcome = outcome_of(mine[0].state) or Outcome.FAILED
+        outcome = find_outcome(mine[0].state) or Outcome.FAILED
         why = f"Slurm ended it: {mine[0].state}"
     if outcome is Outcome.COMPLETED:
         outcome = Outcome.FAILED
@@ -172,7 +172,7 @@ def _claimed(key: str, traces: Traces, jobs: Sequence[SlurmJob], now_ms: int) ->
         return Verdict(_report(key, phase, traces), extra=extra)
     if mine:
         worst = [job.state for job in mine if job.state != "COMPLETED"] or ["FAILED"]
-        outcome = outcome_of(worst[0]) or Outcome.FAILED
+        outcome = find_outcome(worst[0]) or Outcome.FAILED
         if traces.halt is not None and outcome is not Outcome.NODE_FAIL:
             outcome = Outcome(traces.halt["outcome"])
         settle = WriteEnd(outcome, f"Slurm ended it: {worst[0]}", started_ms=started_ms, unwritten=True)
@@ -197,7 +197,7 @@ def _unclaimed(
     # the number of one that still runs. A user who wants it gone for good cancels it in the yard.
     newest = max(jobs, key=lambda job: (job.submit_s, job.id))
     why = f"Slurm ended it before it ran: {newest.state}"
-    bad_place = outcome_of(newest.state) is not Outcome.CANCELLED
+    bad_place = find_outcome(newest.state) is not Outcome.CANCELLED
     return Verdict(report, WriteEnd(Outcome.PREEMPTED, why, unclaimed=True, bad_place=bad_place))
 
 
@@ -232,7 +232,7 @@ def _report(key: str, phase: Phase, traces: Traces) -> AttemptReport:
         started_ms=(traces.news or {}).get("started_ms", 0),
         checkpoint_ms=traces.checkpoint_ms,
         saved_by_now=True,
-        gpus=plans.gpus_of(traces.news),
+        gpus=plans.read_gpus(traces.news),
     )
 
 

@@ -24,11 +24,11 @@ from gpuyard.core.jobs.records import JobRecord
 from gpuyard.engines.contract import Engine, EngineError
 from gpuyard.errors import YardError
 from gpuyard.model import AttemptEnded, AttemptStarted
-from gpuyard.shipping.contract import Away, Refused, Sends, Sink, SinkSpec, said
+from gpuyard.shipping.contract import Away, Refused, Sends, Sink, SinkSpec, failure_text
 from gpuyard.shipping.cursors import Cursors, Stream
-from gpuyard.shipping.lines import Line
+from gpuyard.shipping.lines import LogLine
 from gpuyard.shipping.reading import LOOK_S, Batch, Gatherer
-from gpuyard.shipping.sinks import sink_of
+from gpuyard.shipping.sinks import make_sink
 from gpuyard.store import HistoryRow, Numbered, StoreDamaged
 
 _log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class Shipper(Sends):
         self._replica = replica
         self._clusters = clusters
         self._now_ms = now_ms
-        self._sink = sink_of(spec) if sink is None else sink
+        self._sink = make_sink(spec) if sink is None else sink
         self._gatherer = Gatherer(
             self._logs_of, spec.line_bytes, now_ms, (EngineError, OSError, Refusal), look_s=look_s
         )
@@ -111,7 +111,7 @@ class Shipper(Sends):
             trouble, self._failures = str(away), self._failures + 1
             pause_s = max(away.retry_s, back_off_s(self._failures, random.random()))
         except (sqlite3.Error, YardError, EngineError, OSError) as error:
-            trouble, pause_s = said(error), TROUBLE_S
+            trouble, pause_s = failure_text(error), TROUBLE_S
         if trouble and not self.trouble:
             _log.warning("logs for %s wait: %s", self.spec.name, trouble)
         elif self.trouble and not trouble:
@@ -147,7 +147,7 @@ class Shipper(Sends):
             LOOKS_MAX, due, key=lambda each: (each.next_s, each.job_id, each.attempt, each.stream)
         )
 
-    def _send(self, lines: Sequence[Line]) -> int:
+    def _send(self, lines: Sequence[LogLine]) -> int:
         """Have lines taken; how many were refused. A batch that is not wanted is halved until one line is left."""
         try:
             return self._sink.send(lines)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from gpuyard.control.projections.fleet import DOWN, DRAINED, UP, Fleet
-from gpuyard.control.reading.model import Model, Row
+from gpuyard.control.reading.model import LiveRow, Model
 from gpuyard.model.units import MILLI, SECOND_MS
 from gpuyard.store import Store
 
@@ -79,7 +79,7 @@ class Held(NamedTuple):
     """By cluster, one after the other."""
 
 
-def held(store: Store, model: Model, from_s: int, until_s: int, now_s: int) -> Held:
+def read_held(store: Store, model: Model, from_s: int, until_s: int, now_s: int) -> Held:
     """The attempts of these seconds and the hours of all clusters; what runs counts up to now."""
     runs, waits = _attempts(store, model, from_s, until_s, now_s)
     count = -(-(until_s - from_s) // HOUR_S)
@@ -267,7 +267,7 @@ def _cpu_milli(text: str) -> int:
     return max(MILLI, int(ask.get("cpu_milli", 0)) * int(ask.get("tasks", 1)))
 
 
-def _live(model: Model, row: Row, now_s: int) -> tuple[_Asker, Run | None]:
+def _live(model: Model, row: LiveRow, now_s: int) -> tuple[_Asker, Run | None]:
     record, spec = row.record, row.job.spec
     runs = row.phase is not None
     nodes = tuple([grant.node for grant in record.grants]) if runs else ()
