@@ -242,6 +242,7 @@ class PlanCheck:
         elif code is ReasonCode.RESERVATION:
             assert now, f"{name}: there is no room"
             assert self.plan.reservations, f"{name}: nothing is promised to anyone"
+            self.check_bound(live, name)
         elif code is ReasonCode.QUOTA_AHEAD:
             assert self.quota_kept & set(chain(live.leaf)), f"{name}: nobody ahead waits for quota"
         else:
@@ -256,6 +257,22 @@ class PlanCheck:
             assert code is not ReasonCode.HELD_BACK or now, f"{name}: nothing is free that is held back"
             if code in _KEEPS_QUOTA:
                 self.quota_kept |= set(chain(live.leaf))
+
+    def check_bound(self, live: Live, name: str) -> None:
+        """Where guarantees are taken back, a promise above its own guarantee binds no job within another one."""
+        if not self.spec.quotas or self.spec.backfill != "easy" or "reclaim" not in self.spec.preemption:
+            return
+        quotas, ours = self.quotas(), chain(live.leaf)
+        for reservation in self.plan.reservations:
+            head = self.books.jobs[reservation.job_id]
+            apart = [path for path in chain(head.leaf) if path not in ours]
+            columns = [None, *self.books.models()]
+            if not apart or any(head.milli <= quotas.guarantee(apart[-1], column) for column in columns):
+                continue
+            for path in ours:
+                if path not in chain(head.leaf) and (promised := quotas.guarantee(path, None)):
+                    used = quotas.used(path, None) + live.milli
+                    assert used > promised, f"{name}: {path} is promised {promised}, would use {used}"
 
     def promised(self) -> list[Holder]:
         """Jobs for which the plan, or an earlier one, has promised or kept room, and that do not start in it."""

@@ -151,7 +151,7 @@ class Pass:
 
     @contextmanager
     def as_if_started(self, record: JobRecord, grants: tuple[Grant, ...]) -> Iterator[None]:
-        """As if the job had started, for a question that drafts nothing."""
+        """Act as if the job had started while a question is asked that drafts nothing."""
         self.draft_start(record, grants)
         try:
             yield
