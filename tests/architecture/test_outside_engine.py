@@ -86,6 +86,7 @@ def test_a_yard_looks_on_at_one_and_drives_the_other(
         assert "Use berth unload 7." in refused
         own = box.submit("-g", 2, "--", "say", "hello")
         box.wait(own, "RUNNING")
+        until(lambda: near.orders)
         (order,) = near.orders.values()
         assert (["say", "hello"], {"near-1": 2}) == (order.words, order.at)
         near.finish(order.key)
@@ -117,6 +118,7 @@ def test_what_an_attempt_wrote_is_asked_of_its_own_cluster_alone(
     try:
         job = box.submit("-g", 2, "--cluster", "near", "--", "say", "mine")
         box.wait(job, "RUNNING")
+        until(lambda: near.orders)
         (order,) = near.orders.values()
         far.orders[order.key] = Order(
             order.key, ["say"], {"far-1": 1}, state="forgotten", pieces=["theirs\n"]
