@@ -209,7 +209,7 @@ def test_srun_and_salloc_have_terminals_and_steps_in_them_too(yard: Box) -> None
         shell.until("salloc: Relinquishing job allocation")
         assert 0 == shell.code()
     done = yard("slurm", "srun", "--pty", "true")
-    assert (1, "srun: error: --pty wants a terminal") == (done.code, done.err[:35])
+    assert (1, "srun: error: --pty needs a terminal") == (done.code, done.err[:35])
     assert 2 == yard("slurm", "salloc", "--gpus=1").code
 
 
