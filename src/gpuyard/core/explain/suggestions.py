@@ -126,7 +126,7 @@ def _fits(current: Pass, backfill: Backfill, record: JobRecord, ask: Ask) -> boo
     """Whether there is room for a different ask of the same job, without changing what is remembered of asks."""
     nodes, tenants = current.state.nodes, current.state.tenants
     shape = Shapes().of(ask, nodes, current.state.weights)
-    milli, holds = shape.gpu_milli, backfill.holds(record)
+    milli, holds = shape.gpu_milli, backfill.holds()
     nodes.shift(holds, -1)
     try:
         for way in shape.ways:

@@ -345,7 +345,7 @@ class _Decision:
         """Make room for a job by stopping others. Room promised to jobs ahead of it stays theirs."""
         current, nodes = self._current, self._current.state.nodes
         self._tries -= 1
-        holds = backfill.holds(record)
+        holds = backfill.holds()
         nodes.shift(holds, -1)
         room = make_room(current, record)
         nodes.shift(holds, 1)

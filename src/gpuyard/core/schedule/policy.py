@@ -21,8 +21,8 @@ class Backfill(Protocol):
         """Room for a job that respects the promises to jobs before it, or why there is none."""
         ...
 
-    def holds(self, record: JobRecord) -> tuple[Grant, ...]:
-        """What is free now and promised to the jobs blocked so far, by promises that bind this job."""
+    def holds(self) -> tuple[Grant, ...]:
+        """What is free now and promised to the jobs blocked so far."""
         ...
 
     def blocked(self, record: JobRecord, code: ReasonCode) -> bool:

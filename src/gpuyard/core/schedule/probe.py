@@ -54,10 +54,10 @@ class TurnProbe:
         self.window_ms, self.settled = self._asked.window_ms, self._asked.settled
         return found
 
-    def holds(self, record: JobRecord) -> tuple[Grant, ...]:
+    def holds(self) -> tuple[Grant, ...]:
         """Forward to the policy's own backfill."""
         assert self._asked is not None
-        return self._asked.holds(record)
+        return self._asked.holds()
 
     def blocked(self, record: JobRecord, code: ReasonCode) -> bool:
         """Forward to the policy's own backfill."""

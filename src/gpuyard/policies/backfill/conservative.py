@@ -125,7 +125,7 @@ class ConservativePass:
             nodes.shift(holds, 1)
         return None
 
-    def holds(self, _record: JobRecord) -> tuple[Grant, ...]:
+    def holds(self) -> tuple[Grant, ...]:
         """What is free now and booked at any time."""
         return self._profile.holds(NO_LIMIT_MS)
 

@@ -136,20 +136,12 @@ class EasyPass:
         self.settled = self._promised() is not None
         return self.settled
 
-    def holds(self, record: JobRecord) -> tuple[Grant, ...]:
-        """What is free now and belongs to the promise, where it binds this job."""
+    def holds(self) -> tuple[Grant, ...]:
+        """What is free now and belongs to the promise."""
         if self._head is None:
             return ()
         promised = self._promise or self._promised()
-        if promised is None:
-            return ()
-        if record.shape.ways and all(
-            [self._unbound(promised, record, way.model) for way in record.shape.ways]
-        ):
-            # It may take some of it now.
-            promised.forget_holds()
-            return ()
-        return promised.holds(self._pass.state.nodes)
+        return () if promised is None else promised.holds(self._pass.state.nodes)
 
     def _promised(self) -> Promise | None:
         assert self._head is not None

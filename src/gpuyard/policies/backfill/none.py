@@ -31,7 +31,7 @@ class NoBackfillPass:
         """Free room."""
         return self._pass.find(record)
 
-    def holds(self, _record: JobRecord) -> tuple[Grant, ...]:
+    def holds(self) -> tuple[Grant, ...]:
         """Nothing is promised."""
         return ()
 
