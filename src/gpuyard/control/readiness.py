@@ -10,6 +10,7 @@ from gpuyard.control.loop.leading import Leader, LeaderStatus
 from gpuyard.control.replica.replica import Replica
 from gpuyard.control.upkeep.reserve import Reserve
 from gpuyard.errors import YardError
+from gpuyard.wire.replies.people import DUTY_FAILS
 
 CLOCK = "clock"
 """The reason of a yard that is ready: the machine's clock was set, as its notes say."""
@@ -115,7 +116,7 @@ class Readiness:
 
 def failing_reason(duties: Mapping[str, str]) -> str | None:
     """The reason of a server that is ready and has duties that fail; None: it has none."""
-    return f"duty {', '.join(duties)}" if duties else None
+    return f"{DUTY_FAILS}{', '.join(duties)}" if duties else None
 
 
 def _or_store(trouble: _Trouble, error: YardError) -> _Trouble:

@@ -56,7 +56,7 @@ class UsedCluster(TypedDict):
 
 
 class UsageReply(TypedDict):
-    """What was held, by whom, and what clusters had."""
+    """What attempts of each tenant and user held, and what clusters had."""
 
     lines: list[UsageLine]
     clusters: list[UsedCluster]

@@ -150,6 +150,10 @@ class HealthReply(TypedDict):
     ok: bool
 
 
+DUTY_FAILS = "duty "
+"""How the reason of a server begins that is ready and has duties that fail; their names follow."""
+
+
 class ReadyReply(TypedDict):
     """Whether the server can do its work; all but the first three fields need the right to see everything."""
 

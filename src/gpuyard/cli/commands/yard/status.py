@@ -5,9 +5,7 @@ from typing import Any
 from gpuyard.cli.commands.jobs.queue import queue
 from gpuyard.cli.connection.places import open_client
 from gpuyard.cli.line.options import Parameter, WatchOption, list_parameters, with_options
-
-_FAILS = "duty "
-"""How the reason of a server begins that has duties that fail."""
+from gpuyard.wire.replies.people import DUTY_FAILS
 
 
 @with_options(
@@ -34,6 +32,6 @@ def say_what_fails() -> None:
         why = f": {how['error']}" if how.get("error") else ""
         print_notice(f"the server is not ready ({reason}){why}", before="note: ", style="bold")
     # Why a duty fails is for people who may see everything.
-    unexplained = [reason.removeprefix(_FAILS)] if reason.startswith(_FAILS) else []
+    unexplained = [reason.removeprefix(DUTY_FAILS)] if reason.startswith(DUTY_FAILS) else []
     for failing in how.get("duties", unexplained):
         print_notice(f"a duty of the server fails: {failing}", before="note: ", style="bold")

@@ -198,7 +198,7 @@ class _Orders:
 def run_on_node(plan: Dict[str, Any], node: str, crew: Optional[Crew] = None) -> int:
     """The part of one node: its tasks at the gate, then running, passing on what the head orders.
 
-    `crew`: those who run them; left out, processes of this node.
+    `crew`: what runs them; left out, processes of this node.
     """
     crew = crew or Crew(Allotted(plan, node, int(os.environ.get("YARD_PORT", "0")), (1, 2)))
     orders = _Orders(crew)
