@@ -283,8 +283,9 @@ def test_a_machine_that_cannot_set_limits_is_not_tried_in_a_rush(bare: Box) -> N
     group = Path(mount() or "/none", *of_job).parent
     if not (group / "cgroup.max.descendants").exists() or "gpuyard" not in group.name:
         pytest.skip("this machine gives jobs no cgroups of their own")
-    runs = bare.submit("-g", 0, "--", "sleep", 600)
-    bare.wait(runs, "RUNNING")
+    runs = bare.submit("-g", 0, "--", "sh", "-c", "echo begun; exec sleep 600")
+    # A job is RUNNING before its cgroup is there, and this one's must be.
+    until(lambda: "begun" in bare("logs", runs).out)
     (group / "cgroup.max.descendants").write_text("0")
     began_s = time.monotonic()
     try:
