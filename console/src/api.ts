@@ -92,9 +92,10 @@ export function socket(path: string): WebSocket {
   return made;
 }
 
-export async function text(path: string): Promise<{ text: string; next: number }> {
+/** A piece of a log, and the cursor where the next one begins. */
+export async function text(path: string): Promise<{ text: string; next: string }> {
   const answer = await send("api/v1" + path);
-  return { text: await answer.text(), next: Number(answer.headers.get("x-next-offset") ?? -1) };
+  return { text: await answer.text(), next: answer.headers.get("x-next-cursor") ?? "" };
 }
 
 export async function post<T>(

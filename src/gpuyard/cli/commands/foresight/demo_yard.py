@@ -48,6 +48,7 @@ Say = Callable[[str], None]
 def show_yard(say: Say, meanwhile: Callable[[], None]) -> None:
     """Start a yard, let three teams compete, show what happens, take it down. `meanwhile`: done once they compete."""
     print("$ yard up -d", flush=True)
+    say("A yard starts: a server, a store and an engine. The first start takes longest.")
     with _yard() as (client, gpus, found):
         say(found)
         sent = _submit(client, gpus)
