@@ -238,7 +238,8 @@ def test_show_tells_why_a_job_waits(box: Box) -> None:
     running = box.submit("-g", 8, "--time", "1h", "--", "sleep", 60)
     box.wait(running, "RUNNING")
     waiting = box.submit("-g", 4, "--", "true")
-    shown = box("show", waiting)
+    # The scheduler may not have come to it by the first look.
+    shown = until(lambda: done if "no room" in (done := box("show", waiting)).out else None)
     box("cancel", running, waiting)
 
     assert 0 == shown.code

@@ -95,7 +95,7 @@ def test_mig_parted_files_are_read_and_written(yard: Box, tmp_path: Path) -> Non
 
 BREAKS = """
 while ! [ -f "$CUDA_MPS_LOG_DIRECTORY/there" ]; do sleep 0.05; done
-echo "[$(date '+%Y-%m-%d %H:%M:%S').500 Control 1] Server encountered a fatal exception. Shutting down" \
+echo "[$(date '+%Y-%m-%d %H:%M:%S.%3N') Control 1] Server encountered a fatal exception. Shutting down" \
     >> "$CUDA_MPS_LOG_DIRECTORY/control.log"
 exit 1
 """
