@@ -254,6 +254,48 @@ def test_the_page_of_a_statement_escapes_names_and_runs_nothing(readings: Any) -
     assert not re.findall(r'(?:src|href)="', page)
 
 
+@pytest.mark.parametrize(("passed_h", "booked"), [(0.5, False), (9, True)])
+def test_what_a_running_job_does_is_not_booked_yet_before_nobody_measured_it(
+    tmp_path: Path, passed_h: float, booked: bool
+) -> None:
+    """A job that is watched is in the books after some minutes; if nobody told of it for an hour, nobody will."""
+
+    def submitted(first_id: int) -> list[Event]:
+        return [JobSubmitted(NOVEMBER, Job(first_id, JobSpec("org", ask(1), user="ann"), NOVEMBER))]
+
+    with open_store(tmp_path / "yard.db") as store:
+        lease = store.elect("test")
+        assert lease is not None
+        store.append(
+            [
+                ConfigSet(NOVEMBER, Settings(price_book=(Price(2_000_000, "H100"),))),
+                NodeAdded(NOVEMBER, node("h")),
+            ]
+        )
+        store.submit([Submission(submitted, 1)], NOVEMBER)
+        store.append(
+            [
+                AttemptStarted(NOVEMBER, 1, 1, (Grant(0, 0b1, 1000, 0, 0, 1),)),
+                AttemptConfirmed(NOVEMBER, 1, 1),
+            ]
+        )
+        filler = Filler(store, [Ledger()], lambda: NOVEMBER)
+        while filler.step(lease.epoch):
+            pass
+        configs = SimpleNamespace(budgets=list, tenants=lambda _sight: [])
+        here = SimpleNamespace(store=store, now_ms=NOVEMBER + int(passed_h * HOUR_MS), configs=configs)
+        costs, month = cost.build(here, {"by": "", "from": "", "to": ""}, ALL), reply(here, "org", "2026-11")
+
+    told = [cost.REPORT.notes({"lines": costs.rows, **costs.head}), statement.REPORT.notes(month)]
+    said = f"not booked yet: what running jobs did with {passed_h:.2f} of the unmeasured GPU-hours"
+    assert [not booked] * 2 == [any([said in note for note in notes]) for notes in told], told
+    page = statement_page(month)
+    assert [not booked, booked] == [
+        f"What its jobs did with their GPUs {words}." in page
+        for words in ("is not booked yet", "was measured by nobody")
+    ]
+
+
 def test_the_page_of_costs_draws_days_and_months(readings: Any) -> None:
     def asked(values: Any) -> dict[str, Any]:
         table = cost.build(readings, {"by": "", "from": "", "to": "", **values}, ALL)
