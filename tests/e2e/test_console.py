@@ -3,6 +3,7 @@
 Pictures of what was seen are made where GPUYARD_SHOTS names a folder for them.
 """
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -247,6 +248,22 @@ def test_a_script_that_is_pasted_is_shown_before_it_is_submitted(page: Any, tmp_
         page.box.wait(1, "RUNNING")["tenant"],
         page.box.wait(1, "RUNNING")["state"],
     )
+
+
+def test_a_start_stands_apart_from_the_reason_and_an_end_is_told_once(page: Any) -> None:
+    """It was `by 10:25 AM ·no room`, and `exit code 3: exit code 3`."""
+    ended = page.box("submit", "-g", 1, "--tenant", "research", "--name", "ended", "--", "sh", "-c", "exit 3")
+    page.box.wait(int(ended.out), "FAILED")
+    page.box("submit", "-g", 4, "--tenant", "research", "-t", "1h", "--name", "holds", "--", "sleep", "600")
+    page.box("submit", "-g", 1, "--tenant", "research", "-t", "1h", "--name", "waits", "--", "true")
+    opened(page)
+    row = page.get_by_role("listitem").filter(has_text="waits")
+    row.get_by_text("·").wait_for()
+    assert re.search(r"by [^·]+ · \w", row.inner_text()), row.inner_text()
+
+    go(page, f"job/{ended.out.strip()}")
+    page.get_by_text("exit code 3").wait_for()
+    assert 1 == page.get_by_role("main").inner_text().count("exit code 3")
 
 
 def test_submit_again_drops_no_field(page: Any) -> None:
