@@ -228,6 +228,9 @@ def test_a_server_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(StoreUnreachable, match=r"cannot reach postgresql://yard:\*\*\*@") as caught:
         open_store(f"postgresql://yard:secret@/yard?host={tmp_path}")
     assert "secret" not in str(caught.value)
+    # libpq ends its sentence with a new line and a tab, and what is printed of a message shows these as they are.
+    assert "Is the server running" in str(caught.value)
+    assert not {"\n", "\t"} & set(str(caught.value))
 
 
 def test_a_database_that_is_not_there(postgres_server: PostgresServer) -> None:
