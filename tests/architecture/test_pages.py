@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from textual.binding import Binding
 
+from gpuyard.cli.line.commands import ENTRIES
 from gpuyard.cli.top.app import Top
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,6 +108,34 @@ def test_the_picture_of_top_has_the_keys_of_today() -> None:
     seen = [text for y, _x, text in sorted(texts) if y == foot and text]
     keys = [each for each in Top.BINDINGS if isinstance(each, Binding) and each.show]
     assert {"open", *[each.description for each in keys]} == set(seen[1::2]), "scripts/picture-top draws it"
+
+
+def test_commands_that_pages_and_messages_name_are_there() -> None:
+    """waits.md sent people to `yard idle`, which no release had. A page may bring a command of its own."""
+    texts = [page for page in PAGES if page.name != "CHANGELOG.md"]
+    texts += [*(ROOT / "src").rglob("*.py"), *(ROOT / "console" / "src").rglob("*.svelte")]
+    named = re.compile(r"[`'](?:sudo )?yard ([a-z][a-z-]*)")
+    assert ["idle"] == named.findall("| `yard efficiency`, `yard idle` |")[1:]
+    missing = {
+        (str(text.relative_to(ROOT)), name)
+        for text in texts
+        for content in [text.read_text(encoding="utf-8")]
+        for name in named.findall(content)
+        if name not in ENTRIES and not re.search(rf"^{name} = \"", content, re.MULTILINE)
+    }
+    assert set() == missing
+
+
+@pytest.mark.parametrize(
+    ("page", "outlived"),
+    [
+        ("docs/how-to/sharing.md", "is not kept out"),
+        ("docs/security.md", "size is not limited, and nothing removes old ones"),
+    ],
+)
+def test_no_page_says_that_the_yard_lacks_what_it_has(page: str, outlived: str) -> None:
+    """Slices are kept apart by the fence, and `yard prune` removes images: the pages went on denying it."""
+    assert outlived not in (ROOT / page).read_text(encoding="utf-8")
 
 
 def test_the_environments_of_the_readme_lie_outside_the_checkout() -> None:

@@ -1,6 +1,8 @@
 """What the directives of a script come to as a native job."""
 
+import re
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -422,3 +424,16 @@ def test_a_wait_after_another_job_begins_is_kept_and_named_as_lacking(sbatch: An
 
     assert [{"kind": "after", "job": 3, "delay_s": 300}] == taken.job["dependencies"]
     assert ("delay_s" in PROPOSED) == ("delay_s" in taken.lacking)
+
+
+def test_the_page_calls_refused_what_is_refused(sbatch: Any) -> None:
+    """intake.md went on refusing `--container` when it was served."""
+    page = (Path(__file__).resolve().parents[3] / "docs/how-to/intake.md").read_text(encoding="utf-8")
+    (told,) = re.findall(r"named in a warning\. (.*) are refused\.\n", page)
+    for name in (named := re.findall(r"`--([a-z-]+)`", told)):
+        with pytest.raises(BadInput):
+            sbatch(f"--{name}=x:1").request()
+
+    assert named
+    first_column = "".join(re.findall(r"^\| (`--.*?) \| ", page, re.MULTILINE))
+    assert set() == {*re.findall(r"`--([a-z-]+)", first_column)} & ({*named} | REFUSED.keys())

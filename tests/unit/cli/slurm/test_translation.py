@@ -377,3 +377,15 @@ def test_reasons_of_an_observed_slurm_are_its_own_words() -> None:
         assert text == slurm_reason(f"Slurm: {text}")
     assert "None" == slurm_reason("Slurm: it waits there")
     assert "Priority" == slurm_reason("Harbour: no berth is free")
+
+
+def test_the_page_calls_nothing_empty_that_sacct_shows() -> None:
+    page = Path(__file__).resolve().parents[4] / "docs/how-to/slurm-users.md"
+    (empty,) = [
+        line.partition(". ")[0]
+        for line in page.read_text(encoding="utf-8").splitlines()
+        if "**What is not measured is empty**" in line
+    ]
+    measured = {"memory": "maxrss", "CPU": "totalcpu"}
+    assert {*measured.values()} <= CELLS.keys()
+    assert [] == [word for word in measured if word in empty]
