@@ -1,4 +1,4 @@
-"""What `yard up` of root says where other people work on the machine."""
+"""A yard of root where other people work: what `yard up` says, and that jobs of root run."""
 
 import os
 import pwd
@@ -12,6 +12,8 @@ from gpuyard.control.notes import COMMANDS
 from gpuyard.control.options import Options
 from gpuyard.control.places import DataDir
 from gpuyard.control.serve import Yard
+from rigs.teams import CONFIG as TEAM
+from rigs.teams import team
 
 FENCE = "jobs that root submits run as root: no fence keeps them from what other users of this machine have"
 OTHERS = "other users cannot run `srun` and `yard` in their jobs: "
@@ -62,3 +64,16 @@ def test_nothing_of_others_is_said_where_nobody_else_works(
     monkeypatch.setattr(pwd, "getpwall", list)
 
     assert [] == [note for note in notes(tmp_path, "false") if note == FENCE or note.startswith(OTHERS)]
+
+
+def test_a_job_of_root_runs_as_root_by_the_machines_own_socket_beside_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every image of a cloud has another account: the first line after `make demo` was refused there."""
+    monkeypatch.setattr(pwd, "getpwall", lambda: [ANA])
+    out = tmp_path / "out"
+    job = {"command": ["sh", "-c", f"id -u > {out}"], "tenant": "research", "cwd": str(tmp_path)}
+    with team(tmp_path / "data", TEAM.replace(", allow_root: true", "")) as yard:
+        taken = yard.call("POST", "/api/v1/jobs", body=job, peer=(0, 0))
+        assert 201 == taken.status, taken.body
+        yard.until(lambda: out.exists() and out.read_text() == "0\n")
