@@ -250,10 +250,8 @@ def test_a_script_that_is_pasted_is_shown_before_it_is_submitted(page: Any, tmp_
     )
 
 
-def test_a_start_stands_apart_from_the_reason_and_an_end_is_told_once(page: Any) -> None:
-    """It was `by 10:25 AM ·no room`, and `exit code 3: exit code 3`."""
-    ended = page.box("submit", "-g", 1, "--tenant", "research", "--name", "ended", "--", "sh", "-c", "exit 3")
-    page.box.wait(int(ended.out), "FAILED")
+def test_a_start_stands_apart_from_the_reason(page: Any) -> None:
+    """It was `by 10:25 AM ·no room`."""
     page.box("submit", "-g", 4, "--tenant", "research", "-t", "1h", "--name", "holds", "--", "sleep", "600")
     page.box("submit", "-g", 1, "--tenant", "research", "-t", "1h", "--name", "waits", "--", "true")
     opened(page)
@@ -261,7 +259,13 @@ def test_a_start_stands_apart_from_the_reason_and_an_end_is_told_once(page: Any)
     row.get_by_text("·").wait_for()
     assert re.search(r"by [^·]+ · \w", row.inner_text()), row.inner_text()
 
-    go(page, f"job/{ended.out.strip()}")
+
+def test_an_exit_code_is_told_once(page: Any) -> None:
+    """It was `exit code 3: exit code 3`."""
+    done = page.box("submit", "-g", 1, "--tenant", "research", "--", "sh", "-c", "exit 3")
+    page.box.wait(int(done.out), "FAILED")
+    opened(page)
+    go(page, f"job/{done.out.strip()}")
     page.get_by_text("exit code 3").wait_for()
     assert 1 == page.get_by_role("main").inner_text().count("exit code 3")
 
