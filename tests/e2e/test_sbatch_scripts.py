@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,12 @@ import pytest
 from harness.patience import until
 
 from .conftest import Box
+
+SEVERAL = """\
+version: 1
+clusters: {box: {gpus: 2 x T4, emulate: true, allow_root: true}}
+tenants: {lab: {}, shop: {}}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -89,3 +96,29 @@ def test_file_names_are_filled_in_as_in_slurm(box: Box, folder: Path) -> None:
     user = pwd.getpwuid(os.geteuid()).pw_name
     name = f"{user}-fill-{number:05d}-{number}-batch-00-0-100%-%q.out"
     until((folder / name).exists)
+
+
+def test_each_remedy_of_a_refusal_for_want_of_a_tenant_works(tmp_path: Path) -> None:
+    settings = tmp_path / "settings"
+    (settings / "gpuyard").mkdir(parents=True)
+    box = Box(tmp_path / "data", SEVERAL)
+    box.up()
+    try:
+        submit = ("slurm", "sbatch", "--parsable", "--hold", "--wrap", "true")
+        bare = {"XDG_CONFIG_HOME": str(settings)}
+        refused = box(*submit, **bare)
+        named = re.search(r" -A (\S+);", refused.err)
+        assert (1, True) == (refused.code, named is not None), refused.err
+        assert "--tenant" not in refused.err, "sbatch has no such option"
+        (settings / "gpuyard" / "defaults.yaml").write_text("tenant: lab\n")
+        nowhere = {"XDG_CONFIG_HOME": str(tmp_path / "none")}
+        for words, variables in (
+            (("-A", named and named[1]), nowhere),
+            ((), nowhere | {"YARD_TENANT": "lab"}),
+            ((), bare),
+        ):
+            taken = box(*submit, *words, **variables)
+            assert (0, "") == (taken.code, taken.err), words
+            assert "lab" == box.wait(taken.out.strip(), "PENDING")["tenant"].partition("/")[0]
+    finally:
+        box("down", "--jobs")
