@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from gpuyard.control.access import people
-from gpuyard.control.notes import COMMANDS
 from gpuyard.control.options import Options
 from gpuyard.control.places import DataDir
 from gpuyard.control.serve import Yard
+from gpuyard.engines.local.gpus.stand_in import COMMANDS
 from rigs.teams import CONFIG as TEAM
 from rigs.teams import team
 
