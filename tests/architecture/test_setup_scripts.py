@@ -88,3 +88,14 @@ def test_uv_takes_packages_from_where_pip_is_told_to(tmp_path: Path) -> None:
         {"HOME": str(tmp_path), "UV_DEFAULT_INDEX": "https://own.example/simple"}
     )
     assert "https://own.example/simple" == own["UV_DEFAULT_INDEX"], "what uv is told goes before that"
+
+
+def test_the_demo_installs_what_runs_alone_and_each_long_step_is_said_first() -> None:
+    """It was one line, and two silent minutes for linters, browsers and type checkers."""
+    done = subprocess.run(
+        ["make", "-n", "--no-print-directory", "demo"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert ["scripts/setup run", ".venv/bin/yard demo"] == done.stdout.splitlines()
+    said = re.findall(r'\bsay "([^"$]*)', (ROOT / "scripts" / "setup").read_text(encoding="utf-8"))
+    steps = ("making .venv", "getting uv", "installing ", "linking gpuyard")
+    assert [] == [step for step in steps if not any([line.startswith(step) for line in said])]
