@@ -42,12 +42,14 @@ class Plan:
     postgres: bool = False
     waiting: int = 0
     seed: int = 1
+    more: str = ""
+    """What yard.yaml has besides."""
 
 
 def measured(attacks: Sequence[Attack], plan: Plan) -> Row:
     """One attack, or several at once, on a yard of their own."""
     with ExitStack() as stack:
-        ground = Ground(stack, postgres=plan.postgres)
+        ground = Ground(stack, postgres=plan.postgres, more=plan.more)
         if plan.waiting:
             ground.fill(plan.waiting)
         stack.enter_context(ground.dead_files("dead files" in [attack.name for attack in attacks]))
@@ -78,7 +80,7 @@ def mixed(plan: Plan) -> Row:
     """Attacks drawn by lot, some at a time, on one yard for all the time."""
     draw = random.Random(plan.seed)
     with ExitStack() as stack:
-        ground = Ground(stack, postgres=plan.postgres)
+        ground = Ground(stack, postgres=plan.postgres, more=plan.more)
         if plan.waiting:
             ground.fill(plan.waiting)
         stack.enter_context(ground.dead_files(True))

@@ -53,7 +53,8 @@ tenants:
 class Ground:
     """A yard of root with one server on SQLite; on PostgreSQL with one that leads, and two that are asked."""
 
-    def __init__(self, stack: ExitStack, *, postgres: bool = False) -> None:
+    def __init__(self, stack: ExitStack, *, postgres: bool = False, more: str = "") -> None:
+        """`more`: what its yard.yaml has besides."""
         self.folder = Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="yard-noise-", ignore_cleanup_errors=True))
         )
@@ -69,9 +70,9 @@ class Ground:
             database = PostgresServer(fsync=True)
             stack.callback(database.stop)
             url = database.fresh()
-        self.yards = [YardProcess(self.folder, CONFIG, url)]
+        self.yards = [YardProcess(self.folder, CONFIG + more, url)]
         if postgres:
-            self.yards += [YardProcess(self.folder, CONFIG, url, ["--no-lead"]) for _ in range(2)]
+            self.yards += [YardProcess(self.folder, CONFIG + more, url, ["--no-lead"]) for _ in range(2)]
         stack.callback(self._end)
 
     def _end(self) -> None:
