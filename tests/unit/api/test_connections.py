@@ -16,10 +16,13 @@ from typing import Any
 import pytest
 import uvicorn
 from starlette.requests import Request
+from starlette.responses import Response
 
 from gpuyard.api.connecting.calling import Connection
-from gpuyard.api.edge.throttle import UNREAD_MAX, Throttle, TimeAccount
+from gpuyard.api.edge.throttle import Throttle
+from gpuyard.api.edge.unread import UNREAD_MAX, make_room
 from gpuyard.api.messages.bodies import read_bytes, told_when_gone
+from gpuyard.api.messages.problems import Problem
 from gpuyard.api.server import connections
 from gpuyard.api.server.connections import Acceptor, ConnectionCounts, PeerProtocol, look_after
 from harness.patience import Patience, patient, until
@@ -356,14 +359,78 @@ def test_answers_that_nobody_reads_fill_no_memory() -> None:
         until(lambda: ask(b"/eve") == b"HTTP/1.1 200", 30, lambda: "what is closed is not held any longer")
 
 
-def test_an_answer_that_is_not_all_read_counts_whole() -> None:
-    """57 answers of 4 MiB were made for one user: of each, the kernel had taken nearly all."""
-    account = TimeAccount("eve", 1.0, time.monotonic, lambda: True)
-    left = [1, 1, 1, 1, 1, 0]
-    account.unread = {(lambda n=n: left[n]): 4 << 20 for n in range(6)}
-    assert 5 * (4 << 20) == account.unread_bytes() > UNREAD_MAX
-    left[:] = [1, 0, 0, 0, 0, 0]
-    assert 4 << 20 == account.unread_bytes()
+def test_large_answers_that_are_asked_for_at_once_are_made_as_far_as_there_is_room() -> None:
+    """Eight of them were made, 32 MiB, before one was counted."""
+    turns, made_bytes = Throttle(), [0]
+
+    async def long(scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await make_room(4 << 20)
+        except Problem as problem:
+            await problem.response()(scope, receive, send)
+            return
+        made_bytes[0] += 4 << 20
+        await asyncio.sleep(0.05)
+        await Response(b"x" * (4 << 20))(scope, receive, send)
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await turns.user(scope["path"], long, scope, receive, send)
+
+    with running(Served(ConnectionCounts(descriptors=1024), app)) as made:
+        with ExitStack() as opened:
+            eve = [opened.enter_context(closing(made.connect())) for _ in range(40)]
+            for connection in eve:
+                connection.sendall(b"GET /eve HTTP/1.1\r\nHost: x\r\n\r\n")
+            said = [connection.recv(12) for connection in eve]
+            assert (4, 36) == (said.count(b"HTTP/1.1 200"), said.count(b"HTTP/1.1 429"))
+            assert UNREAD_MAX == made_bytes[0]
+            ana = opened.enter_context(closing(made.connect()))
+            ana.sendall(b"GET /ana HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert b"HTTP/1.1 200" == ana.recv(12), "others are answered"
+
+        def again() -> bool:
+            with closing(made.connect()) as connection:
+                connection.sendall(b"GET /eve HTTP/1.1\r\nHost: x\r\n\r\n")
+                return connection.recv(12) == b"HTTP/1.1 200"
+
+        until(again, 30, lambda: "what is closed is not held any longer")
+
+
+def test_an_answer_behind_one_that_is_not_read_counts() -> None:
+    """It was made, and waited on its connection uncounted: 40 of 4 MiB each."""
+    turns, made_bytes = Throttle(), [0]
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        size = 700_000 if scope["path"] == "/short" else 4 << 20
+        made_bytes[0] += size
+        await Response(b"x" * size)(scope, receive, send)
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await turns.user("eve", answer, scope, receive, send)
+
+    with running(Served(ConnectionCounts(descriptors=1024), app)) as made, ExitStack() as opened:
+        two = b"GET /short HTTP/1.1\r\nHost: x\r\n\r\nGET /long HTTP/1.1\r\nHost: x\r\n\r\n"
+        for _ in range(40):
+            connection = opened.enter_context(closing(made.connect()))
+            connection.sendall(two)
+            connection.recv(12)
+        assert UNREAD_MAX < made_bytes[0] <= UNREAD_MAX + 2 * (4 << 20)
+
+
+def test_the_system_takes_little_of_an_answer_that_is_not_read() -> None:
+    """It took a megabyte of each, which counted for nobody."""
+    turns = Throttle()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await turns.user("eve", Response(b"x" * (1 << 20)), scope, receive, send)
+
+    with running(Served(ConnectionCounts(descriptors=1024), app)) as made, ExitStack() as opened:
+        said = []
+        for _ in range(20):
+            connection = opened.enter_context(closing(made.connect()))
+            connection.sendall(ASK + b"\r\n")
+            said.append(connection.recv(12))
+        assert [b"HTTP/1.1 200"] * 17 + [b"HTTP/1.1 429"] * 3 == said
 
 
 def test_a_client_that_takes_nothing_of_a_whole_answer_is_hung_up_on() -> None:
@@ -376,15 +443,17 @@ def test_a_client_that_takes_nothing_of_a_whole_answer_is_hung_up_on() -> None:
                 "more_body": scope["path"] == "/on",
             }
         )
-        if scope["path"] == "/on":
-            await asyncio.sleep(60)
+        while scope["path"] == "/on" and (await receive())["type"] != "http.disconnect":
+            pass
 
     times = connections.RequestTimes(take_s=1.0, look_s=0.2)
     with running(Served(ConnectionCounts(descriptors=1024), long, times)) as made, ExitStack() as opened:
-        whole, stream = [opened.enter_context(closing(made.connect())) for _ in range(2)]
+        whole, two, stream = [opened.enter_context(closing(made.connect())) for _ in range(3)]
         stream.sendall(b"GET /on HTTP/1.1\r\nHost: x\r\n\r\n")
         whole.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        until(lambda: len(made.server_state.connections) == 2)
+        # The second answer waits for the first one.
+        two.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
+        until(lambda: len(made.server_state.connections) == 3)
         until(lambda: len(made.server_state.connections) == 1, 10)
         time.sleep(1)
         assert 1 == len(made.server_state.connections), "a stream may stand still"

@@ -18,6 +18,8 @@ from typing import Any, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
+from gpuyard.api.edge import unread
+from gpuyard.api.edge.unread import UNSENT, UserAnswers
 from gpuyard.api.messages.problems import Problem
 from gpuyard.control.access.people import Person
 from gpuyard.control.reading.publisher import own_write_s
@@ -45,10 +47,6 @@ AT_ONCE = 4
 """Requests of one user under way at a time while others ask; a request counts until its answer begins."""
 ALONE_AT_ONCE = 8
 """The same while no other user asks: a new user's request finds no more than these in front of it."""
-UNREAD_MAX = 16 * 1024 * 1024
-"""Bytes of answers to one user that the server holds because nobody reads them: then no further request is served."""
-UNSENT = "gpuyard.unsent"
-"""In the scope of a request: a call that says how many bytes its connection has yet to take."""
 _ACCOUNTS_MAX = 2_000
 
 T = TypeVar("T")
@@ -59,6 +57,7 @@ class TimeAccount:
     """The time that one user has taken lately."""
 
     __slots__ = (
+        "answers",
         "at_s",
         "burst_s",
         "debt_s",
@@ -72,7 +71,6 @@ class TimeAccount:
         "share",
         "typical_s",
         "under_way",
-        "unread",
         "wrote_s",
     )
 
@@ -97,8 +95,7 @@ class TimeAccount:
         self.under_way = 0
         self.wrote_s = self.at_s
         """When they were last told that something is written; before their account was opened nobody knows."""
-        self.unread: dict[Callable[[], int], int] = {}
-        """Connections that had not taken all of an answer when it was complete, and what was made for it at once."""
+        self.answers = UserAnswers()
         self.line = asyncio.Lock()
         """Requests of one user go in one by one, in the order in which they came."""
         self.freed = asyncio.Event()
@@ -117,13 +114,6 @@ class TimeAccount:
         self.debt_s = min(DEBT_S_MAX, max(0.0, self.debt_s - (now_s - self.at_s) * self.share))
         self.at_s = now_s
         return self.debt_s - self.burst_s
-
-    def unread_bytes(self) -> int:
-        """What was made for them and is not all read: an answer counts whole until its last byte is taken, for what is
-        left of it lies in the memory that was taken for all of it."""
-        left = {each: max(size, there) for each, size in self.unread.items() if (there := each())}
-        self.unread = left
-        return sum(left.values())
 
     async def rest(self, spare_s: float = 0.0) -> None:
         """Wait until they may take `spare_s` again, or no other user asks any longer."""
@@ -286,7 +276,7 @@ class Throttle:
                 self._accounts = {
                     each: one
                     for each, one in self._accounts.items()
-                    if one.line.locked() or one.left_s() > -BURST_S
+                    if one.line.locked() or one.answers or one.left_s() > -BURST_S
                 }
             account = self._accounts[name] = TimeAccount(name, share, self._now_s, heeds)
         return account
@@ -306,26 +296,28 @@ class Throttle:
     async def _serve(self, account: TimeAccount, app: App, scope: Any, receive: Any, send: Any) -> None:
         if account.line.locked() or account.under_way >= AT_ONCE or account.left_s() > 0:
             await self._turn(account)
-        if account.unread and account.unread_bytes() > UNREAD_MAX:
-            await _unread().response()(scope, receive, send)
+        refusal = account.answers.refusal()
+        if refusal is not None:
+            await refusal.response()(scope, receive, send)
             return
         expected_s, answered, writes = account.typical_s, False, scope["method"] != "GET"
-        piece = 0
+        answer = account.answers.begin(scope.get(UNSENT, _nothing_unsent))
         account.charge(expected_s)
         account.under_way += 1
 
         async def sent(message: Any) -> None:
-            nonlocal answered, piece
-            # A long answer is sent piece by piece, each when the one before it was taken.
-            piece = max(piece, len(message.get("body", b"")))
+            nonlocal answered
+            answer.hold(message)
             if not answered:
                 answered = True
                 account.answered()
                 if writes:
                     account.wrote_s = self._now_s()
             await send(message)
+            answer.let_go()
 
         _mine.set(account)
+        unread.current(answer)
         _heeds.set(account.heeds)
         own_write_s.set(account.wrote_s)
         before_s = account.debt_s
@@ -337,21 +329,14 @@ class Throttle:
                 if writes:
                     # What was not answered may be written all the same.
                     account.wrote_s = self._now_s()
-            unsent = scope.get(UNSENT)
-            if unsent is not None and unsent():
-                account.unread[unsent] = max(piece, account.unread.get(unsent, 0))
+            answer.end()
             took_s = max(0.0, account.debt_s - before_s)
             account.debt_s = max(0.0, account.debt_s - expected_s)
             account.typical_s += 0.2 * (took_s - account.typical_s)
 
 
-def _unread() -> Problem:
-    return Problem(
-        429,
-        f"{UNREAD_MAX // 1024**2} MiB of answers to you are not read yet",
-        "Read these answers or close their connections, then ask again.",
-        headers={"Retry-After": "1"},
-    )
+def _nothing_unsent() -> int:
+    return 0
 
 
 class _Meter:

@@ -8,6 +8,7 @@ from fastapi import Request, Response
 from gpuyard.api.edge.peers import get_asker
 from gpuyard.api.edge.routes import Handlers, answer, read_number
 from gpuyard.api.edge.throttle import Turns, run_in_thread
+from gpuyard.api.edge.unread import make_room
 from gpuyard.api.messages.bodies import parse_object, read_bytes, told_when_gone
 from gpuyard.api.messages.problems import Problem
 from gpuyard.api.messages.schemas import JobRequest, ReadRequest, check_value, read_body
@@ -22,6 +23,9 @@ from gpuyard.intake.job_texts import understand
 from gpuyard.wire import endpoints
 from gpuyard.wire.endpoints import SEED_MAX
 from gpuyard.wire.job_fields import TIME_MS_MAX
+
+_GROWS = 4
+"""How much longer a text is in native form, about."""
 
 
 def handlers(yard: Yard, turns: Turns) -> Handlers:
@@ -67,6 +71,7 @@ def handlers(yard: Yard, turns: Turns) -> Handlers:
         still = Wanted()
         try:
             async with told_when_gone(request, still.give_up), reading.of(get_asker(request.scope)):
+                await make_room(_GROWS * len(wanted.text))
                 body = await run_in_thread(yard.parse.read_while, still, understand, *asked)
         except BadInput as error:
             raise Problem(422, error.message, error.hint, kind="unacceptable") from None

@@ -34,6 +34,7 @@ from gpuyard.api.edge.throttle import (
     run_in_thread,
     yield_to_others,
 )
+from gpuyard.api.edge.unread import JOB_BYTES, make_room
 from gpuyard.api.messages.bodies import find_header, parse_object, read_bytes
 from gpuyard.api.messages.problems import Problem, find_problem
 from gpuyard.api.messages.schemas import CheckpointRequest, JobRequest, ManyRequest, check_value, read_body
@@ -88,6 +89,10 @@ PAUSE_S_MIN, PAUSE_S_MAX = 0.005, 0.1
 """Pause between two batches of one request: as long as the batch took, within these."""
 ALONE_S = 0.001
 """The same while no other user asks."""
+TASK_BYTES = 128
+"""What a task takes in its array, about."""
+RESULT_BYTES = 256
+"""What is said of one of many jobs, about."""
 LOOKED_UP = 200
 """Ended jobs that one thread looks up before other requests have their turn."""
 T = TypeVar("T")
@@ -155,6 +160,7 @@ class Jobs:
                 self._yard.views.job, parse_label(id), explained=explain, sight=person.sight
             )
         if view.get("array"):
+            await make_room(len(view["jobs"]) * TASK_BYTES)
             body = await run_in_one_thread(encode_list, discreet(person, view), "jobs")
             return Response(body, media_type="application/json")
         view["used"] = await run_in_thread(self._used, view)
@@ -208,8 +214,9 @@ class Jobs:
         """A page of jobs. `state` may be given several times or as a list with commas."""
         query = request.query_params
         person = get_asker(request.scope)
-        wanted, before = read_filter(query, person.sight), read_cursor(query)
-        found, more = await run_in_one_thread(self._yard.views.jobs, wanted, before, limit_of(query))
+        wanted, before, most = read_filter(query, person.sight), read_cursor(query), limit_of(query)
+        await make_room(most * JOB_BYTES)
+        found, more = await run_in_one_thread(self._yard.views.jobs, wanted, before, most)
         return answer({"jobs": mask_jobs(person, found), "next_cursor": id_cursor(more)})
 
     async def cancel(self, request: Request, id: str) -> Response:
@@ -236,6 +243,7 @@ class Jobs:
         async def handler(request: Request) -> Response:
             wanted = check_value(ManyRequest, parse_object(await read_bytes(request)))
             person = get_asker(request.scope)
+            await make_room(len(wanted.ids) * RESULT_BYTES)
             asked = await self._wish(person, verb, wanted.ids)
             pieces = []
             # Some at a time, and each is let go when its answer is written: twenty thousand take a while, and memory.

@@ -23,6 +23,7 @@ from gpuyard.api.edge.routes import (
     read_number,
 )
 from gpuyard.api.edge.throttle import run_at_leisure, run_in_one_thread
+from gpuyard.api.edge.unread import JOB_BYTES, make_room
 from gpuyard.api.handlers.jobs import mask_jobs
 from gpuyard.api.messages.problems import Problem
 from gpuyard.api.messages.schemas import DrainRequest, read_body
@@ -86,6 +87,7 @@ class _Lists:
         since = query.get("since_ms")
         since_ms = None if since is None else read_number("since_ms", since, 0, TIME_MS_MAX)
         most = limit_of(query)
+        await make_room(most * JOB_BYTES)
         found, more = await run_in_one_thread(self._yard.views.history, wanted, since_ms, before, most)
         owes = await run_in_one_thread(
             read_owed, self._yard.store, [view["id"] for view in found], self._yard.now_ms()

@@ -17,6 +17,7 @@ from gpuyard.api.edge.routes import (
     read_text,
 )
 from gpuyard.api.edge.throttle import run_in_one_thread
+from gpuyard.api.edge.unread import REPORT_BYTES, make_room
 from gpuyard.api.messages.problems import Problem
 from gpuyard.control.readings import Readings
 from gpuyard.control.refusals import Unacceptable
@@ -50,6 +51,7 @@ def _handler(report: Report[Any], readings: Readings) -> Handler:
             paged = {"next_cursor": id_cursor(table.more)} if CURSOR in report.endpoint.parameters else {}
             return encode_json({report.rows: table.rows, **table.head, **paged})
 
+        await make_room(REPORT_BYTES)
         return Response(await run_in_one_thread(made), media_type="application/json")
 
     handler.__doc__, handler.__name__ = report.build.__doc__, report.name

@@ -17,6 +17,7 @@ from gpuyard.api.edge.peers import get_asker
 from gpuyard.api.edge.pulse import AsyncNotifier
 from gpuyard.api.edge.routes import Handlers, encode_json, read_number
 from gpuyard.api.edge.throttle import charge, run_in_thread, yield_to_others
+from gpuyard.api.edge.unread import make_room
 from gpuyard.api.messages.problems import Problem
 from gpuyard.control.access.people import Person
 from gpuyard.control.refusals import Forbidden, Impossible, Unacceptable
@@ -84,6 +85,7 @@ class _Streams:
             open_ = await streams.open(request, Action.READ_JOB, lambda person: self._readable(label, person))
             return open_.events(self._follow(pulse, label, owner, (stream, max(attempt, 1), place), stands))
         limit = read_number("limit", query.get("limit", str(PIECE_BYTES_MAX)), 1, READ_BYTES_MAX)
+        await make_room(limit)
         gate = self._gate(owner)
         _view, piece, after, _more = await run_in_thread(
             self._look, label, attempt, stream, place, limit, among=gate

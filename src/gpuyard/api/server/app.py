@@ -15,6 +15,7 @@ from gpuyard.api.edge.peers import Quick, find_asker, get_asker
 from gpuyard.api.edge.pulse import AsyncNotifier
 from gpuyard.api.edge.routes import Handler, Handlers, answer, serve
 from gpuyard.api.edge.throttle import App, Turns, run_in_thread
+from gpuyard.api.edge.unread import REPORT_BYTES, make_room
 from gpuyard.api.handlers import (
     access,
     browsers,
@@ -163,6 +164,7 @@ def _health(yard: Yard) -> Handlers:
         def made() -> bytes:
             return told.text(sight, as_open=wants_open).encode()
 
+        await make_room(REPORT_BYTES)
         kind = OPEN_MEDIA_TYPE if wants_open else MEDIA_TYPE
         return Response(await run_in_thread(made), media_type=kind, headers={"Vary": "Accept"})
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gpuyard.api.edge.peers import PEER, find_peer
-from gpuyard.api.edge.throttle import UNSENT
+from gpuyard.api.edge.unread import UNSENT
 from gpuyard.api.edge.upgrades import TAKE_OVER
 from gpuyard.errors import error_text
 
@@ -43,6 +43,8 @@ ALONE_MAX = 512
 BACKLOG = 256
 """Connections that wait to be taken. Beyond them the kernel lets a user of this machine wait: a longer line would be a
 longer wait for everybody behind a user that floods it."""
+UNSENT_BYTES = 128 * 1024
+"""What the system takes of an answer before the client does: it takes megabytes by itself, which nobody counts."""
 TAKE_S = 0.002
 """How long connections are taken before the loop does something else."""
 WORDS_AT_ONCE = 4
@@ -217,8 +219,11 @@ class PeerProtocol(HttpToolsProtocol):
 
     def _holds_whole_answer(self) -> bool:
         """A stream, a terminal or a forwarded port holds a piece only, and may stand still for as long as it likes."""
-        answered: Any = self.cycle
-        return not self._taken_over and answered is not None and answered.response_complete
+        answered: Any = self._answering
+        if self._taken_over or answered is None:
+            return False
+        # One that has not begun may wait for the answer before it on this connection to be taken.
+        return bool(answered.response_complete or not answered.response_started)
 
     def _refuse(self, status: str, why: str) -> None:
         if self._closed or self.transport.is_closing():
@@ -280,6 +285,9 @@ class Acceptor:
         """Connections that were taken and are not served yet, of those that had one served within the last beat."""
         self._closed = False
         listener.setblocking(False)
+        if listener.family != socket.AF_UNIX:
+            # Connections have it from their listener.
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
         listener.listen(BACKLOG)
         self._open()
 
