@@ -1,9 +1,9 @@
-"""One user's clients that ask for much and read nothing: what they hold of the server."""
+"""One user's clients that ask for much and leave, or read nothing: what they hold of the server, and for how long."""
 
 import json
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
@@ -13,9 +13,14 @@ from gpuyard.wire.endpoints import READ_BYTES_MAX
 from harness.patience import patient, until
 from rigs.teams import CONFIG
 
-from .conftest import Box, Done
+from .conftest import Box, Done, cpu_s
 
 MIB = 1 << 20
+SLOW = "#!/bin/bash\n" + "".join([f"#SBATCH --export=A{n}=1\n" for n in range(38_000)])
+"""A text that is read for about as long as a text may be."""
+PROMPT_S = 1.0
+"""Of the processor: less than half of what such a text takes."""
+SMALL = "#!/bin/bash\n#SBATCH -n 1\ntrue\n"
 
 
 class Shared(Box):
@@ -60,6 +65,61 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
     yield box
     done = box("down", "--jobs")
     assert 0 == done.code, done.err
+
+
+def read(text: str) -> bytes:
+    return json.dumps({"text": text}).encode()
+
+
+def children(pid: int) -> list[int]:
+    """Of all its threads."""
+    found = []
+    for each in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            found += [int(text) for text in each.read_text().split()]
+    return found
+
+
+def reading(server: int) -> int:
+    """The process that waits for texts."""
+    for pid in children(server):
+        with suppress(OSError):
+            if b"gpuyard.control.parsing" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                return pid
+    raise AssertionError("no process reads texts")
+
+
+def took_s(server: int) -> float:
+    """What all readings have taken of the CPU: they are forks of one process."""
+    forks = reading(server)
+    return cpu_s(forks) + sum([cpu_s(pid) for pid in children(forks)])
+
+
+def test_a_text_is_not_read_on_when_its_client_has_left(shared: Shared) -> None:
+    """It was read to its end, and others waited for the one process that reads texts."""
+    server, ulla = shared.note()["pid"], shared.token("ulla")
+    assert b"HTTP/1.1 200" == shared.answer(ulla, "POST", "/jobs/read", read(SMALL))[:12]
+    until(lambda: not children(reading(server)))
+    with ExitStack() as opened:
+        shared.ask(opened, ulla, "POST", "/jobs/read", read(SLOW))
+        until(lambda: children(reading(server)))
+        began_s = took_s(server)
+    until(lambda: not children(reading(server)), 60)
+    assert took_s(server) - began_s < PROMPT_S
+    assert b"HTTP/1.1 200" == shared.answer(ulla, "POST", "/jobs/read", read(SMALL))[:12]
+
+
+def test_a_text_whose_client_left_while_it_waited_is_not_read(shared: Shared) -> None:
+    server, ulla = shared.note()["pid"], shared.token("ulla")
+    assert b"HTTP/1.1 200" == shared.answer(ulla, "POST", "/jobs/read", read(SMALL))[:12]
+    began_s = took_s(server)
+    with ExitStack() as opened:
+        for _ in range(5):
+            shared.ask(opened, ulla, "POST", "/jobs/read", read(SLOW))
+        until(lambda: children(reading(server)))
+    assert b"HTTP/1.1 200" == shared.answer(ulla, "POST", "/jobs/read", read(SMALL))[:12]
+    until(lambda: not children(reading(server)), 60)
+    assert took_s(server) - began_s < PROMPT_S
 
 
 def peak_mib(server: int) -> float:
