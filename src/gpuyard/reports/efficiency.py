@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from gpuyard.control.readings import Readings
 
 JOBS_MAX = 100
-_PAGES_MAX = 50
 SEEN_MIN_MS = 20_000
 """A job that was watched for a shorter time has nothing proposed: it may not have shown what it needs."""
 ROOM_PERCENT = 20
@@ -105,29 +104,18 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
         views = [readings.views.job(label, brief=True, sight=sight)]
     else:
         ran = ENDED_STATES | LIVE_STATES - {JobState.PENDING.value}
-        wanted = Filter(ran, values["tenant"], values["user"], values["name"], sight=sight)
+        wanted = Filter(ran, values["tenant"], values["user"], values["name"], ran=True, sight=sight)
         if values["like"]:
             like = readings.views.job(parse_label(values["like"]), brief=True, sight=sight)
-            wanted = Filter(ENDED_STATES, user=like["user"], name=like["name"], sight=sight)
-        views = _started(readings, wanted, values["limit"] or JOBS_MAX)
+            wanted = Filter(ENDED_STATES, user=like["user"], name=like["name"], ran=True, sight=sight)
+        # All of the newest jobs, many times more than are listed, may have been cancelled in line.
+        views, _next = readings.views.jobs(wanted, None, values["limit"] or JOBS_MAX)
         if values["tenant"] and not views:
             # One that is gone may still have jobs.
             seen = [row["tenant"] for row in readings.configs.tenants(sight)]
             if values["tenant"] not in seen:
                 raise unknown_tenant(values["tenant"], seen)
     return Table([_row(readings, view) for view in views if view["started_ms"]])
-
-
-def _started(readings: "Readings", wanted: Any, limit: int) -> list[dict[str, Any]]:
-    """The newest jobs and tasks that have run. Many that were cancelled in line are passed over, page by page."""
-    found: list[dict[str, Any]] = []
-    before: int | None = None
-    for _page in range(_PAGES_MAX):
-        page, before = readings.views.jobs(wanted, before, JOBS_MAX)
-        found += [view for view in page if view["started_ms"]]
-        if before is None or len(found) >= limit:
-            break
-    return found[:limit]
 
 
 def _row(readings: "Readings", view: Mapping[str, Any]) -> EfficiencyRow:

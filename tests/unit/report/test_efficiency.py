@@ -73,6 +73,12 @@ def test_earlier_jobs_of_the_same_user_and_name_are_found(tmp_path: Path) -> Non
         assert [str(ended[3]), str(ended[1]), str(ended[0])] == found("name=eval")
         assert [str(each) for each in reversed(ended)] == found("")
 
+        # Nor do thousands that were cancelled before they ran.
+        line = made.submit("ulla", "research", name="line", command=["true"], array="0-5199")
+        assert made.call("DELETE", f"/api/v1/jobs/{line}", token).status == 202
+        made.until(lambda: made.call("GET", f"/api/v1/jobs/{line}_0", token).json["state"] == "CANCELLED")
+        assert [str(each) for each in reversed(ended)] == found("")
+
 
 PROGRAM = """
 import json, os, resource, sys, time

@@ -49,6 +49,13 @@ def test_filters(filled: Store) -> None:
     assert CASES == [(query, [row.id for row in filled.history.search(query)]) for query, _ in CASES]
 
 
+def test_jobs_that_ended_before_they_ran_are_left_out(store: Store) -> None:
+    store.bound.put({HISTORY_ROWS: [ended(1), *[ended(n, started_ms=0) for n in (2, 3)]]})
+
+    assert [1] == [row.id for row in store.history.search(HistoryQuery(ran=True, limit=1))]
+    assert [3, 2, 1] == [row.id for row in store.history.search(HistoryQuery())]
+
+
 def test_what_ran_between_two_moments_comes_as_plain_values(filled: Store) -> None:
     found = filled.history.ran_between(41, 60)
     assert [(4, "lab/vision/deep", "ann", 1000, 40, 41, 42), (5, "lab/vision", "bob", 1000, 50, 51, 52)] == [

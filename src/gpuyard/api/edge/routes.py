@@ -65,10 +65,10 @@ def read_filter(query: QueryParams, sight: Sight) -> Filter:
     for state in states:
         if state not in _STATES:
             raise Problem(422, f"unknown state {quote(state)}; {suggest(state, _STATES, 'states')}")
-    texts: dict[str, str] = {name: query.get(name, "") for name in ("tenant", "user", "name", "cluster")}
-    for name, text in texts.items():
-        read_text(name, text, _TEXT_MAX)
-    return Filter(frozenset(states), **texts, sight=sight)
+    tenant, user, name, cluster = [
+        read_text(each, query.get(each, ""), _TEXT_MAX) for each in ("tenant", "user", "name", "cluster")
+    ]
+    return Filter(frozenset(states), tenant, user, name, cluster, sight=sight)
 
 
 def limit_of(query: QueryParams, most: int = PAGE_MAX, default: int = LIMIT) -> int:

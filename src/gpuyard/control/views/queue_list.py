@@ -33,6 +33,8 @@ class Filter:
     name: str = ""
     cluster: str = ""
     """Jobs that run in this cluster, and those that wait and may. Only the queue knows where jobs are."""
+    ran: bool = False
+    """Only jobs that have started."""
     sight: Sight = ALL
     """Of these rows, those that the person may see."""
 
@@ -44,6 +46,7 @@ class Filter:
             and (not self.states or record.state.value in self.states)
             and (not self.user or spec.user == self.user)
             and (not self.name or spec.name == self.name)
+            and (not self.ran or record.started_ms > 0)
             and (not self.tenant or f"{spec.tenant}/".startswith(f"{self.tenant}/"))
         )
 

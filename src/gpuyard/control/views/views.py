@@ -420,6 +420,7 @@ def _query(wanted: Filter, before_id: int | None, limit: int, since_ms: int | No
         tenant=wanted.tenant,
         user=wanted.user,
         name=wanted.name,
+        ran=wanted.ran,
         within=wanted.sight.tenants,
         ended_from_ms=since_ms,
         before_id=before_id,

@@ -66,6 +66,8 @@ class HistoryQuery:
     user: str = ""
     name: str = ""
     array_id: int = 0
+    ran: bool = False
+    """Without jobs that ended before they ever ran."""
     submitted_from_ms: int | None = None
     submitted_until_ms: int | None = None
     """Not included, like every `until`."""
@@ -249,6 +251,8 @@ def _select(query: HistoryQuery) -> Select[Any]:
             wanted = wanted.where(column == value)
     if query.array_id:
         wanted = wanted.where(table.array_id == query.array_id)
+    if query.ran:
+        wanted = wanted.where(table.started_ms > 0)
     for column, start_ms, end_ms in (
         (table.submitted_ms, query.submitted_from_ms, query.submitted_until_ms),
         (table.ended_ms, query.ended_from_ms, query.ended_until_ms),
