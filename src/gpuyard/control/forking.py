@@ -12,7 +12,6 @@ import select
 import signal
 import socket
 import struct
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -20,7 +19,7 @@ from typing import Any, NoReturn
 
 from gpuyard import interpreter
 from gpuyard.control.refusals import Overloaded
-from gpuyard.engines.machine import processes
+from gpuyard.engines.machine.beside_process import BesideProcess, Ends, begin, start
 from gpuyard.errors import error_text
 
 HEAD_BYTES_MAX = 64
@@ -29,6 +28,7 @@ REAP_S = 1.0
 """How often it looks for forks that have ended, while there are any."""
 NICENESS = 5
 """Jobs and the server come first, but a user waits for the answer."""
+END_S_MAX = 2.0
 
 
 class GivenUp(Overloaded):
@@ -73,29 +73,29 @@ class Wanted:
 class ForkingProcess:
     """The process as the server sees it."""
 
-    def __init__(self, main: Callable[[], str], arguments: tuple[str, ...] = (), first: bytes = b"-") -> None:
+    def __init__(self, main: str, arguments: tuple[str, ...] = (), first: bytes = b"-") -> None:
         """`main`: its program; `first`: what it is told before the first question, which stands on no command line."""
-        self._main = main
-        self._arguments = arguments
-        self._first = first
-        self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._line: socket.socket | None = None
-        self._closed = False
+        self._process: BesideProcess[tuple[socket.socket]] = BesideProcess(
+            "the process that answers",
+            lambda: start(interpreter.command("-c", main, *arguments), _make_line()),
+            lambda line: line[0].send(first),
+            lambda: Overloaded("the yard is stopping", "Start it again with `yard up -d`."),
+            end_s=END_S_MAX,
+        )
 
     @property
     def pid(self) -> int:
         """Its number; 0: it is not there."""
-        process = self._process
-        return 0 if process is None or process.poll() is not None else process.pid
+        return self._process.pid
 
     def exchange(self, head: bytes, question: Any, most_s: float, wanted: Wanted | None = None) -> Any:
         """The answer of a fork; `EOFError` or `TimeoutError` where there is none, `Overloaded` where none was made."""
         wanted = wanted or Wanted()
         try:
-            with suppress(ConnectionError):
-                return self._exchange(head, question, most_s, wanted)
-            # It had been idle for long and ended just as the question came: the question was not read.
+            for _attempt in range(2):
+                # It was idle for long and ends just as the question comes: the question is not read.
+                with suppress(ConnectionError):
+                    return self._exchange(head, question, most_s, wanted)
             return self._exchange(head, question, most_s, wanted)
         except TimeoutError:
             raise
@@ -113,57 +113,21 @@ class ForkingProcess:
     def _hand_over(self, head: bytes) -> socket.socket:
         """A connection to a fork; made by the process, which is started if it is not there."""
         ours, theirs = socket.socketpair()
-        with ExitStack() as undo, theirs, self._lock:
+        with ExitStack() as undo, theirs:
             undo.callback(ours.close)
-            for _attempt in range(2):
-                line = self._running()
-                try:
-                    socket.send_fds(line, [head], [theirs.fileno()])
-                except OSError:
-                    # It has just ended: it was idle for long, or was killed.
-                    self._end()
-                else:
-                    undo.pop_all()
-                    return ours
-            raise Overloaded("the process that answers could not be started", "Try again in a moment.")
-
-    def _running(self) -> socket.socket:
-        if self._closed:
-            raise Overloaded("the yard is stopping", "Start it again with `yard up -d`.")
-        if self._line is None or self._process is None or self._process.poll() is not None:
-            self._end()
-            self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            with theirs:
-                self._process = subprocess.Popen(
-                    interpreter.command("-c", self._main(), *self._arguments),
-                    stdin=theirs.fileno(),
-                    stdout=subprocess.DEVNULL,
-                    cwd="/",
-                    env=interpreter.environment(),
-                )
-            self._line.send(self._first)
-        return self._line
-
-    def _end(self) -> None:
-        if self._line is not None:
-            self._line.close()
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-        self._line, self._process = None, None
+            with self._process.asking() as (line,):
+                socket.send_fds(line, [head], [theirs.fileno()])
+            undo.pop_all()
+            return ours
 
     def close(self) -> None:
-        """End it, and every question with it."""
-        self._closed = True
-        with self._lock:
-            line, process = self._line, self._process
-            if line is not None and process is not None:
-                # It ends its forks when the line does.
-                line.close()
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(2)
-            self._line = None
-            self._end()
+        """End it, and every question with it: it ends its forks when the line does."""
+        self._process.close()
+
+
+def _make_line() -> Ends[tuple[socket.socket]]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    return Ends((ours,), (theirs,))
 
 
 # -- in the process ------------------------------------------------------------------------------------------------
@@ -171,10 +135,7 @@ class ForkingProcess:
 
 def open_line() -> tuple[socket.socket, str]:
     """The line to the server, and what it said first; empty: it is gone."""
-    processes.stand_back(NICENESS)
-    # The keyboard that stops a server in the foreground means the server.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    line = socket.socket(fileno=os.dup(0))
+    line = socket.socket(fileno=begin(NICENESS)[0])
     return line, line.recv(65536).decode()
 
 

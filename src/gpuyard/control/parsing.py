@@ -60,7 +60,7 @@ class Parser:
 
     def __init__(self, preload: tuple[str, ...] = ()) -> None:
         """`preload`: modules that read texts, so that a fork need not import them."""
-        self.process = ForkingProcess(lambda: _MAIN, preload)
+        self.process = ForkingProcess(_MAIN, preload)
 
     def __call__(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What the work gives; `Unacceptable` where the text takes more than is allowed."""

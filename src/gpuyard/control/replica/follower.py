@@ -43,7 +43,7 @@ class Follower:
         """`preload`: modules of the questions, so that a fork need not import them."""
         self._answer_s_max = answer_s_max
         # A store's URL may hold a password: it stands on no command line.
-        self.process = ForkingProcess(lambda: _MAIN, preload, store.encode())
+        self.process = ForkingProcess(_MAIN, preload, store.encode())
 
     def ask(self, seq: int, exact: bool, work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         """The answer; `Overloaded` where there is none in time."""
