@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from contract.rigs import EPOCH, ApartRig, Program, ended, launch, look, until_alive
-from gpuyard.engines import engine_process
 from gpuyard.engines.contract import Answer, Phase, Stale, StopRequest, Transient
-from gpuyard.engines.engine_process import EngineApart
+from gpuyard.engines.engine_process import EngineApart, fork_spare
 from gpuyard.model import Outcome
 from harness.patience import Patience, patient, until
 
@@ -35,8 +34,8 @@ def engine_of(rig: ApartRig) -> EngineApart:
 
 
 def pid_of(rig: ApartRig) -> int:
-    pid = engine_of(rig).pid
-    assert pid is not None
+    pid = engine_of(rig).process.pid
+    assert 0 != pid
     return pid
 
 
@@ -49,10 +48,9 @@ def test_what_runs_outlives_the_process_and_is_known_to_the_next_one(rig: ApartR
     one = launch(rig, "y-1-1", LONG)
     assert [Answer.DONE] == [reply.answer for reply in rig.engine.start(EPOCH, [one])]
     until_alive(rig, "y-1-1")
-    first, line = pid_of(rig), engine_of(rig)._line
-    assert line is not None
+    first = pid_of(rig)
     os.kill(first, signal.SIGKILL)
-    until(lambda: line.process.poll() is not None)
+    until(lambda: 0 == engine_of(rig).process.pid)
 
     assert Phase.RUNNING is look(rig, "y-1-1").phase
     assert first != pid_of(rig)
@@ -80,7 +78,7 @@ def test_a_process_that_is_stopped_while_jobs_start_is_replaced_and_each_starts_
     keys = [f"y-{number}-1" for number in range(1, 9)]
     launches = [launch(rig, key, Program(run_ms=50), job_id=number) for number, key in enumerate(keys, 1)]
     assert not rig.engine.wait(0.01)
-    rig.engine.call_s_max = 0.3
+    engine_of(rig).process.answer_s = 0.3
     first = pid_of(rig)
 
     def halt() -> None:
@@ -107,7 +105,7 @@ def test_a_process_that_is_stopped_while_jobs_start_is_replaced_and_each_starts_
         rig.engine.wait(0.05)
     assert ["has ended while it was asked to start"] == [str(each).partition("process ")[2] for each in told]
 
-    rig.engine.call_s_max = 300.0
+    engine_of(rig).process.answer_s = 300.0
     rig.engine.start(EPOCH, launches)
     assert first != pid_of(rig)
     for key in keys:
@@ -125,21 +123,26 @@ def test_an_end_is_heard_of(rig: ApartRig) -> None:
 
 def test_it_has_none_of_the_servers_files(tmp_path: Path) -> None:
     with (tmp_path / "secret").open("w") as file:
-        line = engine_process.fork_spare()
+        spare = fork_spare()
+        names: list[str] = []
+
+        def settled() -> bool:
+            """Whether it has closed them, and taken its line off standard input and output."""
+            with suppress(FileNotFoundError):
+                names[:] = [os.readlink(each) for each in Path(f"/proc/{spare.pid}/fd").iterdir()]
+            return (5, 2) == (len(names), len([name for name in names if name.startswith("socket:")]))
+
         try:
-            # It closes them first of all, and has to come to that.
-            until(lambda: 5 == len(os.listdir(f"/proc/{line.process.pid}/fd")))
-            names = [os.readlink(each) for each in Path(f"/proc/{line.process.pid}/fd").iterdir()]
+            until(settled)
         finally:
-            engine_process.end(line)
+            spare.end()
         assert file.name not in names
-        assert 2 == len([name for name in names if name.startswith("socket:")])
 
 
 SERVER = """
 import os, sys, time
 from gpuyard.engines import engine_process
-print(engine_process.fork_spare().process.pid, flush=True)
+print(engine_process.fork_spare().pid, flush=True)
 time.sleep(600)
 """
 
@@ -161,7 +164,7 @@ def test_it_ends_with_its_server() -> None:
 
 def test_a_server_ends_though_a_call_hangs(rig: ApartRig) -> None:
     rig.engine.nodes()
-    rig.engine.end_s_max = 0.2
+    engine_of(rig).process.end_s = 0.2
     os.kill(pid_of(rig), signal.SIGSTOP)
     told: list[str] = []
 

@@ -10,20 +10,18 @@ from gpuyard.control.places import DataDir
 from gpuyard.control.replica.labels import current_key
 from gpuyard.control.replica.replica import Replica
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.engines import engine_process
 from gpuyard.engines.contract import EngineError, Phase
-from gpuyard.engines.engine_process import EngineApart, EngineProcess
+from gpuyard.engines.engine_process import EngineApart, Line, fork_spare
 from gpuyard.engines.local.engine import LocalEngine
+from gpuyard.engines.machine.beside_process import Child
 from gpuyard.engines.observer import ForeignJob, Observer
 from gpuyard.errors import YardError
 from gpuyard.model import WaitCause
 
 
-def fork_spare_process(fleet: Fleet, leads: bool) -> EngineProcess | None:
+def fork_spare_process(fleet: Fleet, leads: bool) -> Child[Line] | None:
     """A process for the engine of this machine, made before anything is open that it must not have."""
-    return (
-        engine_process.fork_spare() if leads and any([cluster.here for cluster in fleet.clusters]) else None
-    )
+    return fork_spare() if leads and any([cluster.here for cluster in fleet.clusters]) else None
 
 
 class OpenEngines:
@@ -70,7 +68,7 @@ class OpenEngines:
         engine.adopt(witness.adopted)
         return witness
 
-    def apart(self, spare: EngineProcess | None, witnesses: Mapping[str, Witness]) -> dict[str, EngineApart]:
+    def apart(self, spare: Child[Line] | None, witnesses: Mapping[str, Witness]) -> dict[str, EngineApart]:
         """The engines of this machine as the leader has them: in processes of their own, which no request delays."""
         made = {}
         for cluster in self._fleet.clusters if spare is not None else ():

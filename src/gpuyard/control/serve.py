@@ -50,7 +50,6 @@ from gpuyard.control.upkeep.watching import Watch
 from gpuyard.control.views.views import Views
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.state.dump import dump
-from gpuyard.engines import engine_process
 from gpuyard.errors import error_text
 from gpuyard.store import open_store
 
@@ -98,7 +97,7 @@ class Yard:
         remember(self._file, self.options, self.data)
         self.token = self.data.token()
         if (spare := fork_spare_process(self.fleet, self.options.leads)) is not None:
-            self._undo.append(lambda: engine_process.end(spare))
+            self._undo.append(spare.end)
         self.reserve.open_on([self.data.database, self.instance.series])
         place = str(self.options.store or self.data.database)
         self.store = open_store(place, examine_s=EXAMINE_S)

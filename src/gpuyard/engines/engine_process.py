@@ -13,21 +13,19 @@ all modules again. One that takes its place later is a new interpreter, for a fo
 """
 
 import ctypes
-import gc
 import logging
 import os
 import select
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
-from multiprocessing.connection import Connection
-from typing import Any, NamedTuple, Protocol
+from multiprocessing.connection import Connection, Pipe
+from typing import Any, NamedTuple
 
 from gpuyard import interpreter
 from gpuyard.engines.contract import (
@@ -43,6 +41,7 @@ from gpuyard.engines.contract import (
     Transient,
 )
 from gpuyard.engines.machine import processes
+from gpuyard.engines.machine.beside_process import BesideProcess, Child, Ends, begin, fork, start
 from gpuyard.engines.registry import Context, runnable
 from gpuyard.errors import error_text
 from gpuyard.log_lines import start_log
@@ -55,11 +54,10 @@ FORGOTTEN_AT_ONCE = 2
 """Attempts that are forgotten before a call that has come meanwhile is answered."""
 CALL_S_MAX = 300.0
 """A call that takes longer has no answer: its process is ended. To cut GPUs or to wake them takes tens of seconds."""
-END_S_MAX = 5.0
-_PAUSE_S = 0.005
+_PAUSE_S = 0.001
 _HEAR_S = 0.5
 _SWITCH_S = 0.001
-_MAIN = "import sys; from gpuyard.engines.engine_process import main; main(*map(int, sys.argv[1:]))"
+_MAIN = "from gpuyard.engines.engine_process import main; main()"
 _NAME = b"yard-engine"
 _PR_SET_NAME = 15
 
@@ -75,39 +73,14 @@ class Making(NamedTuple):
     """Attempts that no log knows any more (`Adopts`)."""
 
 
-class Process(Protocol):
-    """What is asked of a process, however it was started."""
-
-    pid: int
-
-    def poll(self) -> int | None:
-        """How it ended; None: it has not."""
-        ...
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end."""
-        ...
-
-    def kill(self) -> None:
-        """End it at once."""
-        ...
-
-
-class EngineProcess(NamedTuple):
-    """A process and the ways to it."""
-
-    process: Process
-    calls: Connection
-    knocks: socket.socket
-    """Where it says that an attempt may have ended."""
+Line = tuple[Connection, socket.socket]
+"""For calls and their answers, and for the knocks by which it says that an attempt may have ended."""
 
 
 class EngineApart:
     """The contract of engines, kept by a process. Calls may come from any thread; they are answered one by one."""
 
-    call_s_max, end_s_max = CALL_S_MAX, END_S_MAX
-
-    def __init__(self, own: Engine, making: Making, spare: EngineProcess | None = None) -> None:
+    def __init__(self, own: Engine, making: Making, spare: Child[Line] | None = None) -> None:
         """`own`: the server's own engine of the same making, which knows what does not change and reads outputs.
 
         `spare`: a process that waits to be told what to be.
@@ -115,19 +88,14 @@ class EngineApart:
         self.name = own.name
         self.capabilities: frozenset[Capability] = own.capabilities
         self.log = own.log
-        self._making = making
-        self._lock = threading.Lock()
-        self._line = spare
-        self._told = False
-        """Whether the process knows what to be."""
-        self._asked_s = 0.0
-        """When the call under way began; 0: there is none."""
-        self._closed = False
-
-    @property
-    def pid(self) -> int | None:
-        """The number of its process, while there is one."""
-        return self._line.process.pid if self._line is not None else None
+        self.process = BesideProcess(
+            "the engine's process",
+            start_process,
+            lambda line: line[0].send(making),
+            lambda: Transient("the yard is stopping"),
+            answer_s=CALL_S_MAX,
+            spare=spare,
+        )
 
     # ---- the contract
 
@@ -178,37 +146,24 @@ class EngineApart:
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until some attempt may have ended; whether one has. A call that never ends is noticed here."""
-        if not self._lock.acquire(timeout=timeout_s):
-            self._end_stuck()
+        line = self.process.line(timeout_s)
+        if line is None:
             return False
-        try:
-            knocks = self._running().knocks
-        finally:
-            self._lock.release()
+        _calls, knocks = line
         waiter = select.poll()
         waiter.register(knocks, select.POLLIN)
         if not waiter.poll(timeout_s * 1000):
             return False
-        with suppress(BlockingIOError):
-            if not knocks.recv(4096):
-                # It has ended: whatever asks next starts it again.
-                time.sleep(min(timeout_s, _HEAR_S))
-                return False
-        return True
+        with suppress(OSError):
+            if knocks.recv(4096):
+                return True
+        # It has ended: whatever asks next starts it again.
+        time.sleep(min(timeout_s, _HEAR_S))
+        return False
 
     def close(self) -> None:
         """End the process. What runs goes on, and what the engine set up stays for the server's own to put back."""
-        self._closed = True
-        line = self._line
-        if not self._lock.acquire(timeout=self.end_s_max):
-            # A call hangs, and the thread that waits for it has the lock.
-            if line is not None:
-                line.process.kill()
-            self._lock.acquire()
-        try:
-            self._end()
-        finally:
-            self._lock.release()
+        self.process.close()
 
     # ---- the process
 
@@ -217,151 +172,48 @@ class EngineApart:
         return found
 
     def _ask(self, name: str, *arguments: Any) -> Any:
-        with self._lock:
-            calls = self._running().calls
-            self._asked_s = time.monotonic()
-            try:
+        try:
+            with self.process.asking() as (calls, _knocks):
                 calls.send((name, arguments))
                 done, found = calls.recv()
-            except (OSError, EOFError) as error:
-                self._end()
-                raise Transient(f"the engine's process has ended while it was asked to {name}") from error
-            finally:
-                self._asked_s = 0.0
+        except (OSError, EOFError) as error:
+            raise Transient(f"the engine's process has ended while it was asked to {name}") from error
         if not done:
             raise found
         return found
 
-    def _running(self) -> EngineProcess:
-        if self._closed:
-            raise Transient("the yard is stopping")
-        if self._line is not None and self._line.process.poll() is not None:
-            self._end()
-        line = self._line = self._line or _anew()
-        if not self._told:
-            with suppress(OSError):
-                # If it has just ended, the call that follows says so.
-                line.calls.send(self._making)
-            self._told = True
-        return line
 
-    def _end_stuck(self) -> None:
-        """End the process if its call takes too long: it was stopped, or hangs. The next call starts another."""
-        asked_s, line = self._asked_s, self._line
-        if asked_s and line is not None and time.monotonic() - asked_s > self.call_s_max:
-            _log.warning("the engine's process has not answered for %d s, and is ended", self.call_s_max)
-            line.process.kill()
-
-    def _end(self) -> None:
-        line, self._line, self._told = self._line, None, False
-        if line is not None:
-            end(line, self.end_s_max)
-
-
-def end(line: EngineProcess, within_s: float = END_S_MAX) -> None:
-    """End a process: it goes when its line does, and is killed if it has not gone by then."""
-    line.calls.close()
-    try:
-        line.process.wait(within_s)
-    except subprocess.TimeoutExpired:
-        line.process.kill()
-        line.process.wait()
-    line.knocks.close()
-
-
-def fork_spare() -> EngineProcess:
+def fork_spare() -> Child[Line]:
     """A fork of this process that has none of its files, and waits to be told what to be."""
-    (calls, its_calls), (knocks, its_knocks) = socket.socketpair(), socket.socketpair()
-    pid = os.fork()
-    if not pid:
-        _as_fork(its_calls.fileno(), its_knocks.fileno())
-    its_calls.close()
-    its_knocks.close()
-    return _line(_Forked(pid), calls, knocks)
+    return _give_limit(fork(main, _make_line()))
 
 
-def _anew() -> EngineProcess:
-    (calls, its_calls), (knocks, its_knocks) = socket.socketpair(), socket.socketpair()
-    with its_calls, its_knocks:
-        its = (its_calls.fileno(), its_knocks.fileno())
-        process = subprocess.Popen(
-            interpreter.command("-c", _MAIN, *map(str, its)),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            pass_fds=its,
-            cwd="/",
-        )
-    return _line(process, calls, knocks)
+def start_process() -> Child[Line]:
+    """A new interpreter that waits to be told what to be."""
+    return _give_limit(start(interpreter.command("-c", _MAIN), _make_line()))
 
 
-def _line(process: Process, calls: socket.socket, knocks: socket.socket) -> EngineProcess:
+def _give_limit(child: Child[Line]) -> Child[Line]:
     # Jobs are started from there.
-    processes.give_back_file_limit(process.pid)
+    processes.give_back_file_limit(child.pid)
+    return child
+
+
+def _make_line() -> Ends[Line]:
+    (calls, its_calls), (knocks, its_knocks) = Pipe(), socket.socketpair()
     knocks.setblocking(False)
-    return EngineProcess(process, Connection(calls.detach()), knocks)
-
-
-class _Forked:
-    """A child of this process, with the manners of a `subprocess.Popen`."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self._code: int | None = None
-
-    def poll(self) -> int | None:
-        """How it ended; None: it has not."""
-        if self._code is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self._code = os.waitstatus_to_exitcode(status)
-        return self._code
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end."""
-        until_s = None if timeout is None else time.monotonic() + timeout
-        while (code := self.poll()) is None:
-            if until_s is not None and time.monotonic() > until_s:
-                raise subprocess.TimeoutExpired("a fork", timeout or 0.0)
-            time.sleep(_PAUSE_S)
-        return code
-
-    def kill(self) -> None:
-        """End it at once."""
-        if self.poll() is None:
-            os.kill(self.pid, signal.SIGKILL)
+    return Ends((calls, knocks), (its_calls, its_knocks))
 
 
 # -- in the process ------------------------------------------------------------------------------------------------
 
 
-def _as_fork(calls: int, knocks: int) -> None:
-    """In a fork: nothing of the server's is kept but its modules. Never returns."""
-    try:
-        gc.freeze()
-        signal.set_wakeup_fd(-1)
-        nothing = os.open(os.devnull, os.O_RDWR)
-        os.dup2(nothing, 0)
-        os.dup2(nothing, 1)
-        low, high = sorted((calls, knocks))
-        for first, last in ((3, low), (low + 1, high), (high + 1, os.sysconf("SC_OPEN_MAX"))):
-            os.closerange(first, last)
-        logging.getLogger().handlers.clear()
-        os.chdir("/")
-        main(calls, knocks)
-    finally:
-        os._exit(1)
-
-
-def main(calls: int, knocks: int) -> None:
+def main() -> None:
     """Keep the contract for as long as the server asks. Nothing is put back at the end: the server's own does that."""
     ctypes.CDLL(None).prctl(_PR_SET_NAME, _NAME, 0, 0, 0)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        # They mean the server, and what ends the server ends this. A handler, since what is ignored jobs would ignore.
-        signal.signal(number, lambda *_: None)
+    calls, knocks = begin(None, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     start_log(logging.StreamHandler(), "WARNING")
     sys.setswitchinterval(_SWITCH_S)
-    for each in (calls, knocks):
-        os.set_inheritable(each, False)
     knocking = socket.socket(fileno=knocks)
     knocking.setblocking(False)
     line = Connection(calls)
@@ -458,7 +310,7 @@ class _Unhurried:
     def _run(self) -> None:
         while self._some.wait():
             if self._asked:
-                time.sleep(_PAUSE_S / 5)
+                time.sleep(_PAUSE_S)
                 continue
             with self._turn:
                 keys = list(islice(self._due, FORGOTTEN_AT_ONCE))

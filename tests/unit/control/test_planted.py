@@ -16,7 +16,7 @@ from gpuyard.control.parsing import Parser
 from gpuyard.control.replica.follower import Follower
 from gpuyard.control.replica.questions import QuestionContext
 from gpuyard.control.upkeep.reading_ahead import ReadingAhead
-from gpuyard.engines import engine_process
+from gpuyard.engines.engine_process import start_process
 from gpuyard.keys.problems import ConfigError
 from harness.patience import until
 from harness.planted_folder import PlantedFolder
@@ -70,12 +70,12 @@ def test_a_preview_runs_none_of_it(planted: PlantedFolder, tmp_path: Path) -> No
 
 
 def test_a_new_process_of_the_engine_runs_none_of_it(planted: PlantedFolder) -> None:
-    line = engine_process._anew()
+    child = start_process()
     try:
-        comm = Path(f"/proc/{line.process.pid}/comm")
+        comm = Path(f"/proc/{child.pid}/comm")
         until(lambda: comm.read_text(encoding="utf-8") == "yard-engine\n")
     finally:
-        engine_process.end(line)
+        child.end()
 
 
 def test_the_yards_of_a_demo_run_none_of_it(planted: PlantedFolder) -> None:
