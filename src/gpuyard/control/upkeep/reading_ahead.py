@@ -7,25 +7,17 @@ when the server does.
 
 import fcntl
 import gc
-import json
-import signal
-import struct
-import subprocess
-import sys
 from contextlib import suppress
-from typing import IO
+from multiprocessing.connection import Connection, Pipe
 
 from gpuyard import interpreter
-from gpuyard.engines.machine import processes
+from gpuyard.engines.machine.beside_process import Ends, begin, start
 from gpuyard.errors import YardError
 from gpuyard.store import Numbered, open_store
 from gpuyard.store.packing import Packer, Unpacker
 
 PIPE_BYTES = 1 << 20
 """Of the pipe: room for some ten thousand events."""
-END_S_MAX = 5.0
-_HEAD = struct.Struct(">QB")
-"""How many bytes follow, and whether they are events or what went wrong."""
 _MAIN = "from gpuyard.control.upkeep.reading_ahead import main; main()"
 
 
@@ -40,18 +32,11 @@ class ReadingAhead:
         """The first event of what is held, or that is to come."""
         self._until_seq = until_seq
         self._unpacker = Unpacker()
-        self._process = subprocess.Popen(
-            interpreter.command("-c", _MAIN), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/"
-        )
-        assert self._process.stdin is not None, "it was started with a pipe"
-        assert self._process.stdout is not None, "it was started with a pipe"
-        self._events: IO[bytes] = self._process.stdout
+        self._child = start(interpreter.command("-c", _MAIN), _make_line())
+        asked, self._events = self._child.line
         with suppress(OSError):
-            # Where a user has too many of them, they are small.
-            fcntl.fcntl(self._events.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-        with suppress(OSError), self._process.stdin as asked:
             # A store's URL may hold a password: it stands on no command line. One that is gone is found out below.
-            asked.write(json.dumps([store, after_seq, until_seq, piece]).encode())
+            asked.send((store, after_seq, until_seq, piece))
 
     def after(self, seq: int, limit: int) -> list[Numbered]:
         """At most `limit` events right after this one; none: they are not to come from here. `YardError` if it died."""
@@ -66,49 +51,41 @@ class ReadingAhead:
         return self._piece[:limit]
 
     def _next(self) -> bytes:
-        head = self._events.read(_HEAD.size)
-        size, good = _HEAD.unpack(head) if len(head) == _HEAD.size else (1, True)
-        body = self._events.read(size)
-        if len(body) < size:
-            raise YardError(f"the process that reads the log ahead {self._fate()}")
-        if not good:
-            raise YardError(f"the log could not be read ahead: {body.decode()}")
-        return body
-
-    def _fate(self) -> str:
         try:
-            code = self._process.wait(END_S_MAX)
-        except subprocess.TimeoutExpired:
-            return "broke off"
-        return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+            if piece := self._events.recv_bytes():
+                return piece
+            wrong = self._events.recv_bytes().decode()
+        except (OSError, EOFError) as error:
+            raise YardError(f"the process that reads the log ahead {self._child.fate()}") from error
+        raise YardError(f"the log could not be read ahead: {wrong}")
 
     def close(self) -> None:
         """End it."""
-        self._process.kill()
-        self._process.wait()
-        self._events.close()
+        self._child.end()
+
+
+def _make_line() -> Ends[tuple[Connection, Connection]]:
+    (its_question, question), (events, its_events) = Pipe(duplex=False), Pipe(duplex=False)
+    with suppress(OSError):
+        # Where a user has too many of them, they are small.
+        fcntl.fcntl(events.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    return Ends((question, events), (its_question, its_events))
 
 
 def main() -> None:
     """In the process: read and hand over, until all is told or the server is gone."""
-    # The keyboard that stops a server in the foreground means the server.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    processes.stand_back(0)
+    question, events = begin(0)
     # What it makes has no circles.
     gc.disable()
-    url, seq, until_seq, piece = json.load(sys.stdin)
-    packer, out = Packer(), sys.stdout.buffer
+    url, seq, until_seq, piece = Connection(question).recv()
+    packer, out = Packer(), Connection(events, readable=False)
     with suppress(BrokenPipeError):
         try:
             with open_store(url) as store:
                 while seq < until_seq and (lines := store.read_lines(seq, piece, until_seq)):
-                    _tell(out, packer.pack(lines), True)
+                    out.send_bytes(packer.pack(lines))
                     seq = lines[-1][0]
         except YardError as error:
-            _tell(out, error.message.encode(), False)
-
-
-def _tell(out: IO[bytes], body: bytes, good: bool) -> None:
-    out.write(_HEAD.pack(len(body), good))
-    out.write(body)
-    out.flush()
+            # An empty piece, and then what went wrong.
+            out.send_bytes(b"")
+            out.send_bytes(error.message.encode())
