@@ -7,15 +7,14 @@ that was idle for longest makes room for the next user's.
 """
 
 import json
-import os
-import select
+import socket
 import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
 
 from gpuyard.engines.contract import Transient
+from gpuyard.engines.machine.beside_process import Ends, start
 from gpuyard.errors import error_text
 
 READERS_MAX = 16
@@ -60,10 +59,6 @@ while asked.poll(1000 * idle_s):
 """It becomes the user by itself: the user may not be allowed to run the server's Python."""
 
 
-class _Gone(Exception):
-    """The process has ended: by itself after being idle, or its user ended it."""
-
-
 class _Reader:
     """One process that reads as one user, for one thread at a time."""
 
@@ -71,70 +66,50 @@ class _Reader:
         self._idle_s = idle_s
         self.lock = threading.Lock()
         self.used_s = self._born_s = time.monotonic()
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _READER, str(uid), str(gid), str(idle_s)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            bufsize=0,
-            cwd="/",
-            env={},
-        )
+        ours, theirs = socket.socketpair()
+        words = [sys.executable, "-I", "-S", "-c", _READER, str(uid), str(gid), str(idle_s)]
+        self.child = start(words, Ends((ours,), (theirs, theirs)), env={}, stderr=subprocess.DEVNULL)
 
     @property
     def stale(self) -> bool:
         """Whether another one is to take its place."""
         now_s = time.monotonic()
         # It goes by itself soon: a question may then come too late.
-        return now_s - self.used_s > self._idle_s / 2 or now_s - self._born_s > LIFE_S or not self.lives
+        return now_s - self.used_s > self._idle_s / 2 or now_s - self._born_s > LIFE_S or not self.child.alive
 
     def read(self, path: str, offset: int, limit: int, within_s: float) -> bytes:
-        """Part of a file; empty at its end, and where the user may not read it."""
+        """Part of a file; empty at its end, and where the user may not read it. `EOFError`: the process has ended."""
         self.used_s = time.monotonic()
         until_s = self.used_s + within_s
-        assert self._process.stdin is not None, "it was started with a pipe"
+        (line,) = self.child.line
         try:
-            self._process.stdin.write(json.dumps([path, offset, limit]).encode() + b"\n")
-        except OSError as error:
-            raise _Gone from error
-        size = int.from_bytes(self._take(_HEAD_BYTES, until_s), "big")
-        return self._take(min(size, limit), until_s)
-
-    def _take(self, size: int, until_s: float) -> bytes:
-        assert self._process.stdout is not None, "it was started with a pipe"
-        fd = self._process.stdout.fileno()
-        ready = select.poll()
-        ready.register(fd, select.POLLIN)
-        pieces, rest = [], size
-        while rest:
-            if not ready.poll(max(0.0, until_s - time.monotonic()) * 1000):
-                raise TimeoutError(f"no answer within {until_s - self.used_s:g} s")
-            piece = os.read(fd, rest)
-            if not piece:
-                raise _Gone
-            pieces.append(piece)
-            rest -= len(piece)
-        return b"".join(pieces)
-
-    def kill(self) -> None:
-        """End it, without waiting for that."""
-        self._process.kill()
+            line.settimeout(within_s)
+            line.sendall(json.dumps([path, offset, limit]).encode() + b"\n")
+            size = int.from_bytes(_take(line, _HEAD_BYTES, until_s), "big")
+            return _take(line, min(size, limit), until_s)
+        except TimeoutError:
+            raise TimeoutError(f"no answer within {within_s:g} s") from None
+        except ConnectionError as error:
+            raise EOFError from error
 
     def close(self) -> None:
-        """End it, and let go of it."""
-        self.kill()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
-        # A reader that hangs in the kernel ends when its file system answers; it is not waited for here.
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=_END_S_MAX)
+        """End it, and let go of it. One that hangs in the kernel ends when its file system answers."""
+        self.child.end(killed_s=_END_S_MAX)
 
-    @property
-    def lives(self) -> bool:
-        """Whether the process is there, though it may have been killed."""
-        return self._process.poll() is None
+
+def _take(line: socket.socket, size: int, until_s: float) -> bytes:
+    pieces, rest = [], size
+    while rest:
+        left_s = until_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        line.settimeout(left_s)
+        piece = line.recv(rest)
+        if not piece:
+            raise EOFError
+        pieces.append(piece)
+        rest -= len(piece)
+    return b"".join(pieces)
 
 
 class Readers:
@@ -156,7 +131,7 @@ class Readers:
             reader = self._reserved(uid, gid, path, until_s)
             try:
                 return reader.read(path, offset, limit, self.read_s_max)
-            except _Gone:
+            except EOFError:
                 self._drop((uid, gid), reader)
             except OSError as error:
                 self._drop((uid, gid), reader)
@@ -172,7 +147,7 @@ class Readers:
         while True:
             with self._lock:
                 if (hung := self._hung.get((uid, gid))) is not None:
-                    if hung.lives:
+                    if hung.child.alive:
                         raise Transient(f"{path} cannot be read: a file system of its owner does not answer")
                     del self._hung[uid, gid]
                 reader = self._readers.get((uid, gid))
@@ -208,13 +183,13 @@ class Readers:
         if self._readers.get(key) is reader:
             del self._readers[key]
         reader.close()
-        if reader.lives:
+        if reader.child.alive:
             self._hung[key] = reader
 
     def close(self) -> None:
         """End them all; a call that is reading gets an error."""
         with self._lock:
             for key, reader in list(self._readers.items()):
-                reader.kill()
+                reader.child.kill()
                 with reader.lock:
                     self._forget(key, reader)
