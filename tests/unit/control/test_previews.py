@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import os
+import signal
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from gpuyard import interpreter
 from gpuyard.control.commands.configs import Proposal
 from gpuyard.control.foresight.previews import PreviewLimits, Previews
 from gpuyard.control.refusals import Overloaded
@@ -17,6 +21,7 @@ from gpuyard.model.serialise import to_plain
 from gpuyard.model.units import MINUTE_MS
 from gpuyard.policies.registry import PRESETS
 from gpuyard.store import HISTORY_ROWS, HistoryRow
+from harness.patience import until
 from rigs.request_service import rig
 
 M = MINUTE_MS
@@ -96,3 +101,15 @@ def test_a_preview_that_takes_too_long_is_ended(made: Previews) -> None:
     with pytest.raises(Overloaded, match="the preview took longer"):
         asyncio.run(_all(made))
     assert not made.busy
+
+
+def test_the_keyboard_that_means_the_server_ends_no_preview() -> None:
+    words = interpreter.command("-m", "gpuyard.control.foresight.preview_process")
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        # It has begun: its line is no longer its standard input.
+        until(lambda: os.devnull == os.readlink(f"/proc/{process.pid}/fd/0"))
+        process.send_signal(signal.SIGINT)
+        _answer, said = process.communicate(b"")
+    assert b"EOFError" in said, "it ends with the server"
+    assert b"KeyboardInterrupt" not in said
