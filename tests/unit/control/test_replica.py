@@ -1,5 +1,6 @@
 """Replica follow the log and nothing but the log."""
 
+import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -188,7 +189,7 @@ def test_a_long_queue_is_saved_beside_the_books_which_go_on(tmp_path: Path) -> N
 
 def test_a_copy_that_nobody_waits_for_is_ended(tmp_path: Path) -> None:
     aside = ForkedWork(lambda: time.sleep(60) or b"")
-    pid = aside._pid
+    pid = aside._child.pid
     aside.end()
     assert not Path(f"/proc/{pid}").exists()
 
@@ -197,3 +198,19 @@ def test_a_copy_gives_back_what_it_made_or_nothing(capfd: pytest.CaptureFixture[
     whole, broken = ForkedWork(lambda: b"x" * 3_000_000), ForkedWork(lambda: b"%d" % (1 // 0))
     until(lambda: whole.done() and broken.done())
     assert (3_000_000, None) == (len(whole.result() or b""), broken.result())
+    assert "ZeroDivisionError" in capfd.readouterr().err, "the log of the server has what went wrong"
+
+
+def test_a_copy_is_made_by_the_thread_that_leads() -> None:
+    """It ends with that thread, and takes nothing of the signals of the server's main one."""
+    given: list[bytes | None] = []
+
+    def lead() -> None:
+        aside = ForkedWork(lambda: b"by another thread")
+        until(aside.done)
+        given.append(aside.result())
+
+    leader = threading.Thread(target=lead)
+    leader.start()
+    leader.join()
+    assert [b"by another thread"] == given

@@ -10,8 +10,10 @@ import gc
 import os
 import signal
 from collections.abc import Callable
+from typing import BinaryIO
 
 from gpuyard.engines.machine import processes
+from gpuyard.engines.machine.beside_process import Child, Ends, fork
 
 _PR_SET_PDEATHSIG = 1
 _NICE = 10
@@ -25,50 +27,36 @@ class ForkedWork:
     def __init__(self, make: Callable[[], bytes]) -> None:
         """`make` runs in the copy. What it looks at must be locked by this thread, or it may be half changed."""
         server = os.getpid()
-        self._out = os.memfd_create("gpuyard-fork", os.MFD_CLOEXEC)
-        self._pid = os.fork()
-        if not self._pid:
-            _work(make, self._out, server)
+        out = os.fdopen(os.memfd_create("gpuyard-fork", os.MFD_CLOEXEC), "rb")
+        its = os.fdopen(os.dup(out.fileno()), "wb")
+        self._child: Child[tuple[BinaryIO]] = fork(lambda: _work(make, server), Ends((out,), (its,)))
 
     def done(self) -> bool:
         """Whether it is over, well or not."""
-        if self._pid:
-            pid, status = os.waitpid(self._pid, os.WNOHANG)
-            if pid:
-                self._pid, self._code = 0, os.waitstatus_to_exitcode(status)
-        return not self._pid
+        return not self._child.alive
 
     def result(self) -> bytes | None:
         """What it gave back, once it is done; None: it came to nothing. Can be asked for once."""
-        size = os.lseek(self._out, 0, os.SEEK_END)
-        os.lseek(self._out, 0, os.SEEK_SET)
-        with os.fdopen(self._out, "rb") as file:
-            found = file.read(size)
-        return found if self._code == 0 else None
+        (out,) = self._child.line
+        out.seek(0)
+        found = out.read()
+        well = self._child.wait() == 0
+        self.end()
+        return found if well else None
 
     def end(self) -> None:
         """It is no longer wanted."""
-        if self._pid:
-            os.kill(self._pid, signal.SIGKILL)
-            os.waitpid(self._pid, 0)
-            self._pid = 0
-        os.close(self._out)
+        self._child.end()
 
 
-def _work(make: Callable[[], bytes], out: int, server: int) -> None:
-    """In the copy: nothing of it may reach the server's code."""
-    code = 1
-    try:
-        # A collection would touch every object, and with it copy the memory of the server.
-        gc.disable()
-        _libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
-        os.closerange(3, out)
-        os.closerange(out + 1, os.sysconf("SC_OPEN_MAX"))
-        processes.stand_back(_NICE)
-        if os.getppid() == server:
-            left = memoryview(make())
-            while left:
-                left = left[os.write(out, left) :]
-            code = 0
-    finally:
-        os._exit(code)
+def _work(make: Callable[[], bytes], server: int) -> None:
+    """In the copy, whose standard input takes what it made."""
+    # A collection would touch every object, and with it copy the memory of the server.
+    gc.disable()
+    _libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+    processes.stand_back(_NICE)
+    if os.getppid() == server:
+        left = memoryview(make())
+        while left:
+            left = left[os.write(0, left) :]
+        os._exit(0)

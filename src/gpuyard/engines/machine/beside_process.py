@@ -97,18 +97,19 @@ class Child(Generic[Line]):
         """
         _close(self.line)
         for wait_s in (within_s, killed_s):
-            if self._wait(wait_s) is not None:
+            if self.wait(wait_s) is not None:
                 return
             self.kill()
 
-    def _wait(self, within_s: float) -> int | None:
+    def wait(self, within_s: float = END_S_MAX) -> int | None:
+        """How it ended; None: it has not within that time."""
         with suppress(subprocess.TimeoutExpired):
             return self._process.wait(within_s)
         return None
 
     def fate(self) -> str:
         """What became of it, for a sentence that begins with its name. It has broken its line, so it is about to go."""
-        code = self._wait(END_S_MAX)
+        code = self.wait()
         if code is None:
             return "broke off"
         return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
@@ -137,7 +138,7 @@ def start(
 
 
 def fork(main: Callable[[], object], ends: Ends[Line]) -> Child[Line]:
-    """A fork of this process that has none of its files: of one without threads, for a thread may hold a lock."""
+    """A fork of this process that has none of its files. What it uses no other thread may have locked by then."""
     pid = os.fork()
     if not pid:
         _run_fork(main, [end.fileno() for end in ends.theirs])
