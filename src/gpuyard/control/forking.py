@@ -70,23 +70,18 @@ class Wanted:
                 self._line = None
 
 
-class ForkingProcess:
-    """The process as the server sees it."""
+class ForkingProcess(BesideProcess[tuple[socket.socket]]):
+    """The process as the server sees it. It ends its forks when the line does, and so all questions with it."""
 
     def __init__(self, main: str, arguments: tuple[str, ...] = (), first: bytes = b"-") -> None:
         """`main`: its program; `first`: what it is told before the first question, which stands on no command line."""
-        self._process: BesideProcess[tuple[socket.socket]] = BesideProcess(
+        super().__init__(
             "the process that answers",
             lambda: start(interpreter.command("-c", main, *arguments), _make_line()),
             lambda line: line[0].send(first),
             lambda: Overloaded("the yard is stopping", "Start it again with `yard up -d`."),
             end_s=END_S_MAX,
         )
-
-    @property
-    def pid(self) -> int:
-        """Its number; 0: it is not there."""
-        return self._process.pid
 
     def exchange(self, head: bytes, question: Any, most_s: float, wanted: Wanted | None = None) -> Any:
         """The answer of a fork; `EOFError` or `TimeoutError` where there is none, `Overloaded` where none was made."""
@@ -115,14 +110,10 @@ class ForkingProcess:
         ours, theirs = socket.socketpair()
         with ExitStack() as undo, theirs:
             undo.callback(ours.close)
-            with self._process.asking() as (line,):
+            with self.asking() as (line,):
                 socket.send_fds(line, [head], [theirs.fileno()])
             undo.pop_all()
             return ours
-
-    def close(self) -> None:
-        """End it, and every question with it: it ends its forks when the line does."""
-        self._process.close()
 
 
 def _make_line() -> Ends[tuple[socket.socket]]:

@@ -145,31 +145,30 @@ def test_one_that_does_not_go_with_its_line_is_killed() -> None:
     assert "was killed by SIGKILL" == stays.fate()
 
 
-class Hanging:
-    """A process that hangs in the kernel: it was killed and has not ended."""
-
-    pid, killed = 0, False
-
-    def poll(self) -> int | None:
-        return None
-
-    def wait(self, timeout: float | None = None) -> int:
-        assert timeout is not None, "it would be waited for without end"
-        raise subprocess.TimeoutExpired("hanging", timeout)
-
-    def kill(self) -> None:
-        self.killed = True
-
-
 def test_one_that_hangs_in_the_kernel_is_left_to_it() -> None:
-    process, (ours, theirs) = Hanging(), socket.socketpair()
-    child = Child(process, (ours,))
-    with theirs:
-        child.end()
+    told: list[int | None] = [None]
+    ours, theirs = socket.socketpair()
+    with subprocess.Popen(["/bin/sleep", "600"]) as process, theirs:
+        child = Child(process.pid, lambda: told[0], (ours,))
+        child.end(killed_s=0.1)
         assert b"" == theirs.recv(1)
-    assert process.killed
-    assert child.alive
-    assert "broke off" == child.fate()
+        assert child.alive, "it has not ended, as far as the kernel tells"
+    assert -signal.SIGKILL == process.returncode
+    told[0] = process.returncode
+    assert "was killed by SIGKILL" == child.fate()
+
+
+def test_how_a_fork_ended_is_told_to_each_thread() -> None:
+    """The kernel tells it once."""
+    child = fork(lambda: os._exit(3), one_socket())
+    codes: list[int | None] = []
+    threads = [threading.Thread(target=lambda: codes.append(child.wait(patient(30)))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    child.end()
+    assert [3] * 8 == codes
 
 
 def test_a_fork_has_none_of_the_servers_files_and_says_what_went_wrong(

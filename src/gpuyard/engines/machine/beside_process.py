@@ -15,13 +15,15 @@ import logging
 import math
 import os
 import signal
+import socket
 import subprocess
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Generic, NamedTuple, NoReturn, Protocol, TypeVar
+from multiprocessing.connection import Connection
+from typing import BinaryIO, Generic, NamedTuple, NoReturn, TypeVar
 
 from gpuyard import interpreter
 from gpuyard.engines.machine import processes
@@ -33,18 +35,8 @@ END_S_MAX = 5.0
 _PAUSE_S = 0.005
 
 
-class End(Protocol):
-    """One end of a line: a socket, a pipe, a connection."""
-
-    def fileno(self) -> int:
-        """Its number."""
-        ...
-
-    def close(self) -> None:
-        """Close it; again is fine."""
-        ...
-
-
+End = socket.socket | Connection | BinaryIO
+"""One end of a line."""
 Line = TypeVar("Line", bound=tuple[End, ...])
 """The server's ends."""
 
@@ -57,38 +49,26 @@ class Ends(NamedTuple, Generic[Line]):
     """What the process has as standard input, and as standard output if there are two; they may be the same."""
 
 
-class Process(Protocol):
-    """What is asked of a process, however it was started."""
-
-    pid: int
-
-    def poll(self) -> int | None:
-        """How it ended; None: it has not."""
-        ...
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end."""
-        ...
-
-    def kill(self) -> None:
-        """End it at once."""
-        ...
-
-
 class Child(Generic[Line]):
     """A process, and the server's ends of its line."""
 
-    def __init__(self, process: Process, line: Line) -> None:
+    def __init__(self, pid: int, poll: Callable[[], int | None], line: Line) -> None:
+        """`poll`: how it ended; None: it has not, or that was told already."""
+        self.pid = pid
         self.line = line
-        self.pid = process.pid
-        self.kill = process.kill
-        """End it, without waiting for that."""
-        self._process = process
+        self._poll = poll
+        self._code: int | None = None
 
     @property
     def alive(self) -> bool:
         """Whether the process is there, though it may have been killed."""
-        return self._process.poll() is None
+        return self.wait(0.0) is None
+
+    def kill(self) -> None:
+        """End it, without waiting for that."""
+        if self.alive:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
 
     def end(self, within_s: float = 0.0, killed_s: float = END_S_MAX) -> None:
         """Close the line, on which it goes by itself; kill it if it has not gone by then. May be called again.
@@ -103,9 +83,15 @@ class Child(Generic[Line]):
 
     def wait(self, within_s: float = END_S_MAX) -> int | None:
         """How it ended; None: it has not within that time."""
-        with suppress(subprocess.TimeoutExpired):
-            return self._process.wait(within_s)
-        return None
+        until_s = time.monotonic() + within_s
+        while self._code is None:
+            if (code := self._poll()) is not None:
+                self._code = code
+            elif time.monotonic() >= until_s:
+                break
+            else:
+                time.sleep(_PAUSE_S)
+        return self._code
 
     def fate(self) -> str:
         """What became of it, for a sentence that begins with its name. It has broken its line, so it is about to go."""
@@ -134,7 +120,7 @@ def start(
         raise
     finally:
         _close(ends.theirs)
-    return Child(process, ends.ours)
+    return Child(process.pid, process.poll, ends.ours)
 
 
 def fork(main: Callable[[], object], ends: Ends[Line]) -> Child[Line]:
@@ -143,7 +129,7 @@ def fork(main: Callable[[], object], ends: Ends[Line]) -> Child[Line]:
     if not pid:
         _run_fork(main, [end.fileno() for end in ends.theirs])
     _close(ends.theirs)
-    return Child(_Forked(pid), ends.ours)
+    return Child(pid, lambda: _reap(pid), ends.ours)
 
 
 def _close(ends: tuple[End, ...]) -> None:
@@ -152,35 +138,13 @@ def _close(ends: tuple[End, ...]) -> None:
             end.close()
 
 
-class _Forked:
-    """A child of this process, with the manners of a `subprocess.Popen`."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self._code: int | None = None
-
-    def poll(self) -> int | None:
-        """How it ended; None: it has not."""
-        # Another thread may have been told of the end, and is about to note it.
-        with suppress(ChildProcessError):
-            if self._code is None and (found := os.waitpid(self.pid, os.WNOHANG))[0]:
-                self._code = os.waitstatus_to_exitcode(found[1])
-        return self._code
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end."""
-        until_s = math.inf if timeout is None else time.monotonic() + timeout
-        while (code := self.poll()) is None:
-            if time.monotonic() > until_s:
-                raise subprocess.TimeoutExpired("a fork", timeout or 0.0)
-            time.sleep(_PAUSE_S)
-        return code
-
-    def kill(self) -> None:
-        """End it at once."""
-        if self.poll() is None:
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
+def _reap(pid: int) -> int | None:
+    # Another thread may have been told of the end.
+    with suppress(ChildProcessError):
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+    return None
 
 
 class BesideProcess(Generic[Line]):
