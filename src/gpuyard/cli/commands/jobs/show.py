@@ -169,7 +169,11 @@ def job_lines(job: Mapping[str, Any], width: int = 0, *, sampled: bool = False) 
         lines.append(("then", _then(job)))
     told = _aligned(lines + [("helps", text) for text in job.get("helps", [])])
     if job.get("scheduler_log"):
-        told += ["", "from the logs of its scheduler:", *[visible_lines(line) for line in job["scheduler_log"]]]
+        told += [
+            "",
+            "from the logs of its scheduler:",
+            *[visible_lines(line) for line in job["scheduler_log"]],
+        ]
     if job.get("kernel_log"):
         said = [f"{clock(each['at_ms'])} {each['node']}: {each['text']}" for each in job["kernel_log"]]
         told += ["", "from the kernels of its nodes:", *[visible_lines(line) for line in said]]
