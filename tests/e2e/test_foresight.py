@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from e2e.conftest import Box
+from harness.patience import until
 
 
 def test_a_waiting_job_is_told_when_it_starts_and_a_dry_run_submits_nothing(box: Box, tmp_path: Path) -> None:
@@ -47,6 +48,7 @@ def test_what_could_never_run_has_an_exit_code_of_its_own(box: Box) -> None:
 
 
 def test_an_empty_yard_takes_a_job_at_once(box: Box) -> None:
+    until(lambda: box("queue", "-o", "json").out.strip() == "[]")
     (found,) = json.loads(box("submit", "--dry-run", "-g", 1, "-o", "json", "--", "true").out)
 
     assert found["starts_now"]
@@ -57,7 +59,7 @@ def test_slurms_words_for_the_same(box: Box, tmp_path: Path) -> None:
     """`sbatch --test-only` tells on standard error when and where; what could never start ends with 1."""
     with box.client() as client:
         node = client.nodes()[0]["name"]
-        before = len(client.queue()["rows"])
+    until(lambda: box("queue", "-o", "json").out.strip() == "[]")
     script = tmp_path / "job.sh"
     script.write_text("#!/bin/bash\ntrue\n", encoding="utf-8")
 
@@ -76,7 +78,7 @@ def test_slurms_words_for_the_same(box: Box, tmp_path: Path) -> None:
     assert 0 == later.code
     assert "on nodes (not chosen yet) in partition local" in later.err
     with box.client() as client:
-        assert before + 1 == len(client.queue()["rows"])
+        assert [full] == [row[0] for row in client.queue()["rows"]]
     box("cancel", full)
 
 

@@ -12,7 +12,7 @@ import yaml
 from gpuyard.cli.commands.jobs import history
 from gpuyard.reports.nodes import REPORT as NODES
 from gpuyard.wire.endpoints import QUEUE_COLUMNS
-from harness.patience import patient
+from harness.patience import patient, until
 
 from .conftest import Box
 
@@ -100,7 +100,7 @@ def test_a_drained_node_is_named_as_a_reason(bare: Box) -> None:
         (node,) = [each["name"] for each in client.nodes()]
     assert 0 == bare("drain", node, "--why", "fans").code
     bare.submit("-g", 1, "--", "true")
-    assert f"no room; node {node} is drained" in bare("queue").out
+    until(lambda: f"no room; node {node} is drained" in bare("queue").out)
     bare("resume", node)
 
 

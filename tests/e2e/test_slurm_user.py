@@ -59,6 +59,8 @@ def test_only_the_path_is_changed(terminal: Terminal, box: Box) -> None:
 
     box.wait(1, "RUNNING")
     terminal.run("until grep -q 'rank 1' slurm-1.out; do sleep 0.1; done")
+    # The job may have written before the yard hears that it is up.
+    until(lambda: box.wait(1, "RUNNING")["attempt_state"] == "RUNNING")
     head, line, code = terminal.run("squeue")
     assert (HEAD, "code=0") == (head, code)
     assert ["1", "local", "train", user, "R"] == line.split()[:5]
@@ -169,6 +171,7 @@ def test_what_a_job_uses_is_shown_and_files_are_copied(box: Box, tmp_path: Path)
     script = "sbcast data copy && sbcast data copy; echo $? >again; sbcast -f data copy && touch up; sleep 60"
     job = int(box("slurm", "sbatch", "--parsable", "--mem=100M", "--wrap", script, cwd=tmp_path).out)
     until((tmp_path / "up").exists)
+    until(lambda: box.wait(job, "RUNNING")["attempt_state"] == "RUNNING")
     assert ("weights", "1\n") == ((tmp_path / "copy").read_text(), (tmp_path / "again").read_text())
     assert "copy: is there already; --force replaces it" in (tmp_path / f"slurm-{job}.out").read_text()
     assert 1 == box("slurm", "sbcast", tmp_path / "data", tmp_path / "x").code

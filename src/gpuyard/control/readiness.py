@@ -12,6 +12,10 @@ from gpuyard.control.upkeep.reserve import Reserve
 from gpuyard.errors import YardError
 from gpuyard.wire.replies.people import DUTY_FAILS
 
+READY_S = 60.0
+"""How long the first look at the nodes of a server that starts is waited for."""
+SPACE = "space"
+"""The reason of a yard whose disk is full."""
 CLOCK = "clock"
 """The reason of a yard that is ready: the machine's clock was set, as its notes say."""
 STALE_S = 30.0
@@ -107,11 +111,16 @@ class Readiness:
         self._reserve.look()
         if self._reserve.low:
             # Perhaps nothing was written since it filled up: the next write would fail.
-            trouble = _Trouble("space", trouble.error or self._reserve.low)
+            trouble = _Trouble(SPACE, trouble.error or self._reserve.low)
         if (damage := self._replica.store.damage) is not None:
             text = f"{damage.message}: nothing is accepted or started. {damage.hint}"
             trouble = _Trouble("damaged", text)
         return trouble
+
+
+def is_up(how: Mapping[str, Any]) -> bool:
+    """Whether a server does what it can: it is ready, none decides yet, as its notes say, or its disk is full."""
+    return how["ready"] or NONE_LEADS in how["notes"] or (how["reason"] == SPACE and how["steps"] > 0)
 
 
 def failing_reason(duties: Mapping[str, str]) -> str | None:

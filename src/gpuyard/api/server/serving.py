@@ -11,6 +11,8 @@ import signal
 import socket
 import ssl
 import sys
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +37,7 @@ from gpuyard.config.values import Access
 from gpuyard.control.access.people import Person
 from gpuyard.control.options import Options, check_address, check_shared
 from gpuyard.control.places import DataDir
+from gpuyard.control.readiness import READY_S, is_up
 from gpuyard.control.serve import Yard
 from gpuyard.engines.machine import processes
 from gpuyard.errors import BadInput, YardError, error_text, find_hint
@@ -118,8 +121,22 @@ class ServiceManager:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as speaking:
             speaking.sendto(words.encode(), address)
 
+    def tell_ready(
+        self, readiness: Callable[[], tuple[bool, dict[str, Any]]], ended: threading.Event
+    ) -> None:
+        """Say it once the nodes have been looked at: before, a yard refuses jobs, for it knows of no node.
+
+        A server that cannot look is told of too after a while: it answers, and `/readyz` says what is wrong with it.
+        """
+        until_s = time.monotonic() + READY_S
+        while self._address and not ended.wait(_READY_LOOK_S):
+            if is_up(readiness()[1]) or time.monotonic() > until_s:
+                self.tell("READY=1")
+                return
+
 
 _log = logging.getLogger(__name__)
+_READY_LOOK_S = 0.05
 
 PORTS_TRIED = 100
 """From the usual port on, if none was asked for."""
@@ -171,12 +188,19 @@ def _serve(options: Options, ready: Callable[[Yard], None]) -> None:
             with contextlib.closing(_unix(path, yard.reserve.give_file)) as local:
                 yard.start()
                 tidy()
+                ended = threading.Event()
+                telling = threading.Thread(
+                    target=manager.tell_ready, args=(yard.readiness, ended), name="ready"
+                )
 
                 def started() -> None:
                     ready(yard)
-                    manager.tell("READY=1")
+                    telling.start()
 
                 _Server(yard, started, listener, tls).run(sockets=[local])
+                ended.set()
+                if telling.ident:
+                    telling.join()
                 manager.tell("STOPPING=1")
                 _log.info("stops; jobs go on")
             if yard.store.damage is not None:

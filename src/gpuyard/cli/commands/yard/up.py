@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from gpuyard.control.places import DataDir
     from gpuyard.wire.replies.people import ReadyReply
 
-READY_S = 60.0
-SPACE = "space"
-"""Why a yard is not ready whose disk is full."""
 
 PortOption = Annotated[
     int | None,
@@ -185,6 +182,7 @@ def _detached(options: "Options") -> None:
     from gpuyard.api.server.serving import detach
     from gpuyard.cli.terminal.streams import print_notice
     from gpuyard.control.places import DataDir, default_data
+    from gpuyard.control.readiness import READY_S, SPACE, is_up
     from gpuyard.control.starting import check
     from gpuyard.errors import YardError
 
@@ -196,7 +194,7 @@ def _detached(options: "Options") -> None:
     found = next((each for each in data.instances() if each.running() == pid), instance)
     with Client(f"unix:{found.socket}", patience_s=READY_S) as client:
         how = _until_ready(client)
-    if not (how["ready"] or _is_up(how)):
+    if not is_up(how):
         raise YardError(
             f"the yard runs with pid {pid}, but is not ready: {how['error']}", f"Its log: {found.log}"
         )
@@ -214,19 +212,14 @@ def _detached(options: "Options") -> None:
 def _until_ready(client: "Client") -> "ReadyReply":
     import time
 
+    from gpuyard.control.readiness import READY_S, is_up
+
     until_s = time.monotonic() + READY_S
     while True:
-        ready, how = client.ready()
-        if ready or _is_up(how) or how["reason"] == "damaged" or time.monotonic() > until_s:
+        how = client.ready()[1]
+        if is_up(how) or how["reason"] == "damaged" or time.monotonic() > until_s:
             return how
         time.sleep(0.05)
-
-
-def _is_up(how: "ReadyReply") -> bool:
-    """Whether it does what it can: no server decides yet, as its notes say, or the disk is full."""
-    from gpuyard.control.readiness import NONE_LEADS
-
-    return NONE_LEADS in how.get("notes", ()) or (how["reason"] == SPACE and how["steps"] > 0)
 
 
 def _words(options: "Options", port: int, pid: int | None = None) -> str:

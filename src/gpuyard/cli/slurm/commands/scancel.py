@@ -59,6 +59,8 @@ def run(words: Sequence[str]) -> int:
         there = _found(yard, given, ids) if chosen or number else []
         running: list[int | str] = [job.label for job in there if job.state in _RUN]
         if number not in (0, signal.SIGKILL):
+            # One that starts has its processes soon, and is waited for: it may have told its user that it is up.
+            running = [job.label for job in there if job.state in (*_RUN, "CONFIGURING")]
             _say(given, running, f"Signal {number} to")
             silent = _silent(ids, there, bounded=chosen)
             return _report(silent + _send(yard, given, running, number), given)
