@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from e2e.conftest import Box
-from gpuyard.cli.commands.yard.up import READY_S
+from gpuyard.control.readiness import READY_S
 from harness.patience import Patience, patient, until
 from rigs.kills import Server
 
