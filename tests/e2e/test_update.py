@@ -66,7 +66,8 @@ except ImportError:  # an earlier release
 from gpuyard.store import open_store
 with open_store(sys.argv[1]) as store:
     replica = Replica(store)
-    print(json.dumps([store.snapshots.latest().seq, replica.seq, dump(replica.state)]))
+    latest = store.latest_snapshot if hasattr(store, "latest_snapshot") else store.snapshots.latest
+    print(json.dumps([latest().seq, replica.seq, dump(replica.state)]))
 """
 
 LIMIT_S = 100
