@@ -84,7 +84,8 @@ def slurms(said: str) -> dict[str, Any]:
     asked = tres(said)
     nodes = field(said, "NumNodes")
     least, dash, most = nodes.partition("-")
-    array, _, limit = field(said, "ArrayTaskId").partition("%")
+    # Tasks that Slurm has looked at one by one, as `aftercorr` wants, are records of their own by then.
+    pieces = [each.partition("%") for each in re.findall(r"\bArrayTaskId=(\S+)", said)]
     when = field(said, "EligibleTime")
     deadline = field(said, "Deadline")
     dependency = (
@@ -99,8 +100,8 @@ def slurms(said: str) -> dict[str, Any]:
         "gpus": int(asked.get("gres/gpu", 0)),
         "memory": mib(asked["mem"]),
         "time": minutes(field(said, "TimeLimit")),
-        "array": numbers(array),
-        "array limit": int(limit or 0),
+        "array": numbers(",".join(tasks for tasks, _, _ in pieces)),
+        "array limit": max((int(limit or 0) for _, _, limit in pieces), default=0),
         "dependency": dependency,
         "nodelist": sorted(expand(field(said, "ReqNodeList"))) if field(said, "ReqNodeList") else [],
         "exclude": sorted(expand(field(said, "ExcNodeList"))) if field(said, "ExcNodeList") else [],

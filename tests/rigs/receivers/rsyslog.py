@@ -70,7 +70,8 @@ class Rsyslog:
         except FileNotFoundError:
             return []
         found = []
-        for row in content.splitlines():
+        # The last line may be half written.
+        for row in content.rpartition("\n")[0].splitlines():
             name, pri, app, process, message_id, message = row.split(" ", 5)
             if app != "gpuyard":
                 # What rsyslog says of itself.
