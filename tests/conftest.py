@@ -1,6 +1,8 @@
 """Parts of the world that tests of several packages need."""
 
 import gc
+import os
+import random
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -66,6 +68,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         elif _SERVERS & fixtures or _SERVER_PARAMETERS & parameters:
             item.add_marker(pytest.mark.rig)
     items.sort(key=lambda item: _LONG.index(folder) if (folder := _folder(item)) in _LONG else len(_LONG))
+    if seed := os.environ.get("GPUYARD_ORDER"):
+        files = list(dict.fromkeys(item.path for item in items))
+        random.Random(seed).shuffle(files)
+        places = {file: place for place, file in enumerate(files)}
+        items.sort(key=lambda item: places[item.path])
 
 
 def pytest_collection_finish() -> None:

@@ -95,10 +95,12 @@ def test_one_that_does_not_answer_is_ended_and_named(
 
 def test_it_ends_though_a_question_hangs(echo: BesideProcess[Socket]) -> None:
     ask(echo, b"one")
+    stopped = echo.pid
     echo.end_s = 0.1
     with hanging(echo):
         until(lambda: echo.line(0.01) is None)
         echo.close()
+        assert not Path(f"/proc/{stopped}").exists()
 
 
 @contextmanager
