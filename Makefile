@@ -22,7 +22,7 @@ demo: ## Show gpuyard at work on this machine; installs what runs it, and nothin
 	@$(BIN)/yard demo
 
 test: lint ## Style, types, layers and every test that needs no server; under ten minutes
-	$(PYTEST) -m "not soak and not rig"
+	$(PYTEST) -m "not soak and not rig" --ignore tests/hardware
 
 test-rigs test-wide soak: JOBS = 2
 test-rigs: setup ## The tests over real servers (Slurm, PostgreSQL, podman, Prometheus, rsyslog) and the long ones; CI runs them too

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from gpuyard.engines.contract import (
     Answer,
@@ -161,9 +161,12 @@ class Observer(Protocol):
         ...
 
 
-@dataclass(slots=True)
+@dataclass
 class LooksOn(NoMig):
-    """An observer where an engine is wanted: it starts and stops nothing, and can do what else its observer can."""
+    """An observer where an engine is wanted: it starts and stops nothing, and can do what else its observer can.
+
+    That is set on it: to `isinstance` with a protocol a class with `__getattr__` can do nothing, since Python 3.12.
+    """
 
     cluster: str
     observer: Observer
@@ -172,6 +175,9 @@ class LooksOn(NoMig):
 
     def __post_init__(self) -> None:
         self.name = self.observer.name
+        for each in {*dir(self.observer)} - {*dir(self)}:
+            if not each.startswith("_"):
+                setattr(self, each, getattr(self.observer, each))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -180,9 +186,6 @@ class LooksOn(NoMig):
         own: tuple[str, ...] = getattr(self.observer, "notes", ())
         told = f"cluster {self.cluster} is observed: {decides} decides, nothing is submitted or changed here"
         return (told, *own)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.observer, name)
 
     def _refused(self) -> Reply:
         decides = self.observer.scheduler.name

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from inspect import getattr_static
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,15 @@ from gpuyard.control.refusals import NotFound
 from gpuyard.control.replica.labels import parse_label
 from gpuyard.control.views.explanations import Explained
 from gpuyard.control.views.views import Views
-from gpuyard.engines.contract import Answer, Permanent, StopRequest
-from gpuyard.engines.observer import LooksOn
+from gpuyard.engines.contract import (
+    Answer,
+    HasDaemonLogs,
+    HasTelemetry,
+    Permanent,
+    ReadsOutputs,
+    StopRequest,
+)
+from gpuyard.engines.observer import LooksOn, Observer
 from gpuyard.engines.slurm.calls.commands import Commands
 from gpuyard.engines.slurm.observed import ObservedSlurm, key_of
 from gpuyard.engines.slurm.site.accounting import Jobs
@@ -365,6 +373,15 @@ def test_only_commands_that_read_are_run() -> None:
     assert Answer.REFUSED is looks_on.stop(1, [StopRequest("k", Outcome.CANCELLED, 0)])[0].answer
     with pytest.raises(Permanent, match="there is no program squeue"):
         engine.queue()
+
+
+def test_what_an_observer_can_do_is_seen_where_an_engine_is_wanted() -> None:
+    """Also by a Python from 3.12 on, for which a protocol is not met by `__getattr__`."""
+    looks_on = LooksOn("rig", ObservedSlurm("rig", Commands(folder="/nonexistent")))
+    assert [True] * 3 == [isinstance(looks_on, each) for each in (Observer, ReadsOutputs, HasDaemonLogs)]
+    assert not isinstance(looks_on, HasTelemetry)
+    for name in ("scheduler", "jobs", "ended", "close", "output", "daemon_lines"):
+        getattr_static(looks_on, name)
 
 
 def test_a_key_tells_tries_apart() -> None:
