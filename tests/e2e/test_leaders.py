@@ -5,10 +5,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from e2e.conftest import Box
+from gpuyard.api.connecting.calling import Refused
 from gpuyard.control.readiness import READY_S
 from harness.patience import Patience, patient, until
 from rigs.kills import Server
@@ -133,15 +135,25 @@ def test_a_server_that_may_not_lead_answers_and_leaves_it_to_others(
 
 def test_up_without_a_leader_comes_back_and_says_so(tmp_path: Path, postgres_url: str) -> None:
     """It waited a minute for one, and called that a failure."""
-    box = Box(tmp_path / "yard")
+    box, leads = Box(tmp_path / "yard"), Server(tmp_path / "leads", postgres_url)
     began = time.monotonic()
     done = box("up", "-d", "--port", "0", "--store", postgres_url, "--no-lead")
     try:
         assert (0, True) == (done.code, done.out.startswith("the yard is up")), done.err
         assert "note: no server leads: nothing starts until one is started on the same store" in done.err
         assert time.monotonic() - began < patient(READY_S / 2)
+        # Nobody knows of a node: that is no reason to refuse a job for good. One that is asked for again is taken.
+        wanted: dict[str, Any] = {"command": ["true"], "gpus": 1, "tenant": "t"}
+        with box.client() as client:
+            with pytest.raises(Refused, match="knows of no node yet") as refused:
+                client.submit(**wanted)
+            assert 503 == refused.value.status
+            leads.start()
+            assert client.submit(**wanted)["id"] > 0
     finally:
         box("down")
+        if leads.process is not None:
+            leads.kill()
 
 
 def test_a_leader_that_was_frozen_starts_nothing_twice_when_it_wakes(pair: Pair) -> None:

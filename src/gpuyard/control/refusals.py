@@ -19,6 +19,10 @@ class CouldNever(Unacceptable):
     """A job that makes sense and that this yard could never start."""
 
 
+class NotYet(Refusal):
+    """Nobody can say yet whether it can be served; asking again in a moment helps."""
+
+
 class Forbidden(Refusal):
     """Someone else may ask for this."""
 

@@ -64,7 +64,9 @@ def test_of_one_persons_arrays_one_is_on_its_way_and_nobody_else_waits_for_it() 
         def read_up() -> None:
             desk.read_up += 1
 
-        yard: Any = SimpleNamespace(requests=desk.requests, read_up=read_up)
+        state = SimpleNamespace(nodes=SimpleNamespace(node=["one"]))
+        replica = SimpleNamespace(state=state)
+        yard: Any = SimpleNamespace(requests=desk.requests, read_up=read_up, replica=replica)
         jobs = Jobs(yard, Turns("questions", at_once=1))
         arrays = [asked(jobs, ANA, f"0-{ARRAY_IDS}") for _ in range(8)]
         others = [asked(jobs, ANA, ""), asked(jobs, BEN, f"0-{ARRAY_IDS}"), asked(jobs, BEN, "")]

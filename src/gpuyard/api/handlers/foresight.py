@@ -9,6 +9,7 @@ from gpuyard.api.edge.peers import get_asker
 from gpuyard.api.edge.routes import Handlers, answer, read_number
 from gpuyard.api.edge.throttle import Turns, run_in_thread
 from gpuyard.api.edge.unread import make_room
+from gpuyard.api.handlers.jobs import wait_for_nodes
 from gpuyard.api.messages.bodies import parse_object, read_bytes, told_when_gone
 from gpuyard.api.messages.problems import Problem
 from gpuyard.api.messages.schemas import JobRequest, ReadRequest, check_value, read_body
@@ -62,6 +63,7 @@ def handlers(yard: Yard, turns: Turns) -> Handlers:
         """Whether the yard would take the job, where and when it would start and what it would cost."""
         person = get_asker(request.scope)
         new = check_value(JobRequest, parse_object(await read_bytes(request))).new_job()
+        await wait_for_nodes(yard)
         return await in_turn(person, ahead.rehearse, person, new)
 
     async def read_jobs(request: Request) -> Response:

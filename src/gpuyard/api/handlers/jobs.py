@@ -95,7 +95,16 @@ RESULT_BYTES = 256
 """What is said of one of many jobs, about."""
 LOOKED_UP = 200
 """Ended jobs that one thread looks up before other requests have their turn."""
+NODES_S_MAX = 10.0
+"""How long a request that is judged by the nodes waits for the first look at them, right after a start."""
 T = TypeVar("T")
+
+
+async def wait_for_nodes(yard: Yard) -> None:
+    """Until the yard knows of a node, or that takes long: what comes first after a start is not refused for it."""
+    until_s = time.monotonic() + NODES_S_MAX
+    while not yard.replica.state.nodes.node and time.monotonic() < until_s:
+        await asyncio.sleep(0.05)
 
 
 def handlers(yard: Yard, thought: Turns) -> Handlers:
@@ -144,6 +153,7 @@ class Jobs:
 
     async def _accepted(self, person: Person, new: NewJob, key: Idempotency | None) -> Response:
         charge(JOB_S * new.wanted.ids)
+        await wait_for_nodes(self._yard)
         if new.wanted.dependencies:
             await run_in_thread(self._yard.requests.read_up)
         accepted = await asyncio.wrap_future(self._yard.requests.submit(person, new, key))

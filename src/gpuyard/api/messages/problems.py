@@ -9,7 +9,15 @@ from fastapi import Response
 
 from gpuyard.control.access.tokens import Unknown
 from gpuyard.control.commands.wishes import Gone
-from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Overloaded, Removed, Unacceptable
+from gpuyard.control.refusals import (
+    Forbidden,
+    Impossible,
+    NotFound,
+    NotYet,
+    Overloaded,
+    Removed,
+    Unacceptable,
+)
 from gpuyard.engines.contract import EngineError
 from gpuyard.errors import YardError
 from gpuyard.store import (
@@ -34,6 +42,7 @@ _KINDS: tuple[tuple[type[Exception], int, str], ...] = (
     (Impossible, 409, "impossible-now"),
     (Unacceptable, 422, "unacceptable"),
     (Conflict, 409, "idempotency-key-reused"),
+    (NotYet, 503, "not-yet"),
     (Overloaded, 503, "overloaded"),
     (StoreFull, 503, "store-full"),
     (StoreReadOnly, 503, "store-read-only"),

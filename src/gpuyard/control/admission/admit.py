@@ -15,7 +15,7 @@ from gpuyard.control.admission.judgement_cache import Remembered
 from gpuyard.control.admission.resolving import resolve_request
 from gpuyard.control.admission.tenants import MAPPED, choose_tenant, tenant_refusal
 from gpuyard.control.admission.wanted import Wanted
-from gpuyard.control.refusals import CouldNever, Refusal, Unacceptable
+from gpuyard.control.refusals import CouldNever, NotYet, Refusal, Unacceptable
 from gpuyard.control.replica.labels import find_nodes
 from gpuyard.control.wording import remedies_text
 from gpuyard.core import State
@@ -44,6 +44,11 @@ def admit(state: State, wanted: Wanted, person: Person) -> Admitted | Refusal:
         return tenant
     if refusal := tenant_refusal(person, tenant, state):
         return refusal
+    if not state.nodes.node:
+        return NotYet(
+            "the yard knows of no node yet, and jobs are judged by the nodes",
+            "Try again in a moment; yard status says whether the yard is ready, and what keeps it from that.",
+        )
     ask = _imageless(ours, state) or resolve_request(ours, state)
     if isinstance(ask, Refusal):
         return ask
