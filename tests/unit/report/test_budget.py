@@ -1,5 +1,6 @@
 """`yard budget`: what it tells, and that a tenant sees its own budgets alone."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -28,7 +29,8 @@ class NoBooks:
     """A store whose books are empty."""
 
     def __init__(self) -> None:
-        self.projections = SimpleNamespace(cursors=dict, between=lambda *_key: [], at=lambda *_key: {})
+        empty = SimpleNamespace(cursors=dict, between=lambda *_key: [], at=lambda *_key: {})
+        self.projections = SimpleNamespace(cursors=dict, snapshot=lambda: nullcontext(empty))
 
     def head(self) -> int:
         return 0

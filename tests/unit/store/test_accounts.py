@@ -4,7 +4,7 @@ from gpuyard.control.admission.entering import make_events
 from gpuyard.control.admission.wanted import Wanted
 from gpuyard.control.projections.ledger import Ledger
 from gpuyard.control.upkeep.projection_filler import Filler
-from gpuyard.control.views.accounts import read_accounts, read_owed, told_of
+from gpuyard.control.views.accounts import find_touched, read_accounts, read_owed, told_of
 from gpuyard.ledger.units import GPU_HOUR, IDLE, UNMEASURED, month_days, month_of
 from gpuyard.model import (
     AttemptConfirmed,
@@ -12,7 +12,9 @@ from gpuyard.model import (
     AttemptMeasured,
     AttemptStarted,
     ConfigSet,
+    EarmarkSet,
     Grant,
+    JobCancelled,
     JobSubmitted,
     MonthClosed,
     NodeAdded,
@@ -184,3 +186,32 @@ def test_tasks_that_only_wait_are_not_folded_for_a_report(store: Store) -> None:
     of_it, of_none = [[type(fact) for fact in told_of(late, {each})] for each in (task, task + 5_000)]
     assert [AttemptStarted, AttemptConfirmed] == of_none
     assert [JobSubmitted, *of_none] == of_it
+
+
+def test_jobs_that_came_and_were_cancelled_are_not_folded_but_for_room_that_was_kept(store: Store) -> None:
+    """Somebody submits array after array and cancels each: what was cancelled had been folded, task by task."""
+    lease = store.elect("test")
+    assert lease is not None
+    store.append([NodeAdded(BEGIN_MS, node(gpus=4))])
+    array = Wanted(array=tuple(range(2_000)))
+    waits = accepted(store, submission(1))[0].first_id
+    kept = EarmarkSet(BEGIN_MS, waits, (Grant(0, 0b11, 1000, 0, 0, 2),), BEGIN_MS + DAY_MS)
+    store.append([kept])
+    filler = Filler(store, [Ledger()], lambda: BEGIN_MS)
+    while filler.step(lease.epoch):
+        pass
+    before, at_ms = store.head(), BEGIN_MS + HOUR_MS
+    (came,) = accepted(
+        store, Submission(lambda i: make_events(array, SPEC, i, at_ms, {}), array.ids), now_ms=at_ms
+    )
+    cancelled = [JobCancelled(at_ms, came.first_id + place) for place in range(2_000)]
+    store.append([*cancelled, JobCancelled(at_ms, waits)])
+
+    late = store.read(before, 5_000)
+    assert [JobCancelled(at_ms, waits)] == [*told_of(late, find_touched(late, [waits]))]
+    found = read_accounts(store, 20_000, 20_001, at_ms + HOUR_MS)
+    while filler.step(lease.epoch):
+        pass
+    assert found == read_accounts(store, 20_000, 20_001, at_ms + HOUR_MS)._replace(prices=found.prices)
+    (nobody, *_) = found.lines(["tenant"], whole=True)
+    assert 6 * GPU_HOUR == nobody.time[IDLE], "half of it was kept for an hour"

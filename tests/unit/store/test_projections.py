@@ -185,6 +185,21 @@ def test_a_process_that_is_killed_repeats_nothing_and_skips_nothing(
     assert f"tenant/{SPEC.tenant}" in live
 
 
+def test_a_snapshot_is_of_one_moment_however_the_rows_move_on(store: Store, epoch: int) -> None:
+    """A report that read them again until they stood still read them six times while they moved all the time."""
+    write_log(store)
+    fill(store, epoch)
+    then = store.projections.cursors(), rows(store)
+    with store.projections.snapshot() as seen:
+        assert then[0] == seen.cursors()
+        write_log(store, seed=2)
+        fill(store, epoch)
+        assert then == (seen.cursors(), dict(seen.between(NAME, "", "~")))
+        assert then[1] == seen.at(NAME, [*then[1]])
+    assert then[0] != store.projections.cursors()
+    assert then[1] != rows(store)
+
+
 def test_on_a_log_that_was_cut_it_is_filled_from_its_checkpoint(store: Store, epoch: int) -> None:
     write_log(store, 1)
     fill(store, epoch)

@@ -6,7 +6,8 @@ settled up to now on a copy of the rows in memory; nothing of that is written.
 
 import json
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -18,15 +19,26 @@ from gpuyard.ledger.jobs import JobBook
 from gpuyard.ledger.nodes import NodeBook
 from gpuyard.ledger.rows import block_key
 from gpuyard.ledger.units import KWH_PARTS
-from gpuyard.model import ConfigSet, Event, JobSubmitted, NodeAdded, TasksSubmitted
+from gpuyard.model import (
+    ConfigSet,
+    Event,
+    JobCancelled,
+    JobHeld,
+    JobReleased,
+    JobSubmitted,
+    NodeAdded,
+    Requested,
+    TasksSubmitted,
+)
 from gpuyard.model.prices import BookPlace, PriceBook
 from gpuyard.model.units import DAY_MS, HOUR_MS
 from gpuyard.store import Cursor, Numbered, Store
+from gpuyard.store.tables.following import FollowingRows
 
 _LATE_MAX = 20_000
 """How many events the books may lack; more: they are being filled."""
-_TRIES_MAX = 5
-"""How often rows are read again because the books moved meanwhile."""
+_QUIET = (JobSubmitted, JobHeld, JobReleased, JobCancelled, Requested)
+"""What happens to jobs that wait: by itself it costs nothing."""
 
 
 class Accounts(NamedTuple):
@@ -62,32 +74,44 @@ def read_accounts(store: Store, from_day: int, until_day: int, now_ms: int = 0) 
     The books are some seconds behind the log. What they lack is folded here, on the copy that is settled, so that a
     report tells of everything that was written before it was asked for.
     """
-    for _ in range(_TRIES_MAX):
-        cursor = store.projections.cursors().get(Ledger.name)
-        found = _accounts(store, from_day, until_day, now_ms, cursor)
-        if store.projections.cursors().get(Ledger.name) == cursor:
-            return found
-    # The books move on all the time: what was read last is whole enough.
-    return _accounts(store, from_day, until_day, now_ms, store.projections.cursors().get(Ledger.name))
+    with _books(store) as (rows, events, late):
+        return _accounts(rows, from_day, until_day, now_ms, events, late)
 
 
-def _accounts(store: Store, from_day: int, until_day: int, now_ms: int, cursor: Cursor | None) -> Accounts:
+@contextmanager
+def _books(store: Store) -> Iterator[tuple[FollowingRows, Sequence[Numbered], int]]:
+    """The rows of the books at one moment, what they lack of the log, and how many events they lack that cannot be had
+    now."""
+    # The log first: a thread that holds a snapshot of the rows waits for no other connection.
+    before = store.projections.cursors().get(Ledger.name)
+    events, late = _lacking(store, before)
+    with store.projections.snapshot() as rows:
+        cursor = rows.cursors().get(Ledger.name)
+        if before is None or cursor is None or cursor[:3] != before[:3] or cursor.seq < before.seq:
+            # They have begun anew since.
+            yield rows, [], late or store.head()
+        else:
+            yield rows, [each for each in events if each[0] > cursor.seq], late
+
+
+def _accounts(
+    rows: FollowingRows, from_day: int, until_day: int, now_ms: int, events: Sequence[Numbered], late: int
+) -> Accounts:
     name = Ledger.name
 
     def between(kind: str, low: str = "", high: str = "~") -> dict[str, str]:
-        return dict(store.projections.between(name, f"{kind}/{low}", f"{kind}/{high}"))
+        return dict(rows.between(name, f"{kind}/{low}", f"{kind}/{high}"))
 
-    named = {**between("o"), **between("p"), **between("m"), **store.projections.at(name, ["head", "prices"])}
+    named = {**between("o"), **between("p"), **between("m"), **rows.at(name, ["head", "prices"])}
     inside = [f"{day:06}" for day in (from_day, until_day)]
     found = {**between("d", *inside), **between("c", *inside)}
 
     def is_inside(key: str) -> bool:
         return key[:2] in ("d/", "c/") and inside[0] <= key[2:8] < inside[1]
 
-    late, untold = 0, dict[str, int]()
+    untold = dict[str, int]()
     if now_ms:
-        events, late = _lacking(store, cursor)
-        changed, untold = _settled(store, {**between("n"), **named, **found}, now_ms, events, is_inside)
+        changed, untold = _settled(rows, {**between("n"), **named, **found}, now_ms, events, is_inside)
         named |= {key: text for key, text in changed.items() if key[:2] not in ("d/", "c/")}
         found |= {key: text for key, text in changed.items() if is_inside(key)}
     return Accounts(
@@ -96,7 +120,7 @@ def _accounts(store: Store, from_day: int, until_day: int, now_ms: int, cursor: 
         {key[2:]: Owner.of(json.loads(text)) for key, text in named.items() if key[:2] == "o/"},
         _prices(named),
         json.loads(named.get("head", "{}")).get("closed_day", 0),
-        late,
+        late if now_ms else 0,
         untold if now_ms // DAY_MS < until_day else {},
     )
 
@@ -128,31 +152,25 @@ def read_owed(store: Store, ids: Collection[int], now_ms: int) -> dict[int, int 
     None: a GPU of the job has no price, or the books do not tell of it: they begin after it, or are being filled.
     """
     name, unknown = Ledger.name, dict[int, int | None](dict.fromkeys(ids))
-    for _ in range(_TRIES_MAX):
-        cursor = store.projections.cursors().get(name)
-        # The books are some seconds behind: what they lack of these jobs is folded here, on a copy of the rows.
-        events, late = _lacking(store, cursor)
-        if late or cursor is None:
-            break
+    # The books are some seconds behind: what they lack of these jobs is folded here, on a copy of the rows.
+    with _books(store) as (kept, events, late):
+        if late:
+            return unknown
         keys = sorted({block_key(job_id) for job_id in ids})
-        known = {**dict.fromkeys(keys), **store.projections.at(name, keys)}
-        places = dict(store.projections.between(name, "p/", "p/~"))
-        months = dict(store.projections.between(name, "m/", "m/~"))
-        rows = Rows(lambda key: store.projections.at(name, [key]).get(key), known)
+        known = {**dict.fromkeys(keys), **kept.at(name, keys)}
+        places = dict(kept.between(name, "p/", "p/~"))
+        months = dict(kept.between(name, "m/", "m/~"))
+        rows = Rows(lambda key: kept.at(name, [key]).get(key), known)
         books = Books(rows)
         for fact in told_of(events, unknown):
             if _about(fact) in unknown or isinstance(fact, NodeAdded | ConfigSet):
                 books.fold(fact)
         bills = {job_id: books.bill(job_id, now_ms) for job_id in ids}
-        if store.projections.cursors().get(name, cursor).seq == cursor.seq:
-            books.flush()
-            places |= {key: text for key, text in rows.changed.items() if key.startswith("p/") and text}
-            named = {key[2:]: BookPlace(*json.loads(text)) for key, text in places.items()}
-            prices = _prices({**months, "prices": json.dumps(rows.get("prices") or {})})
-            return {
-                job_id: None if bill is None else _owed(bill, named, prices) for job_id, bill in bills.items()
-            }
-    return unknown
+        books.flush()
+        prices = _prices({**months, "prices": json.dumps(rows.get("prices") or {})})
+    places |= {key: text for key, text in rows.changed.items() if key.startswith("p/") and text}
+    named = {key[2:]: BookPlace(*json.loads(text)) for key, text in places.items()}
+    return {job_id: None if bill is None else _owed(bill, named, prices) for job_id, bill in bills.items()}
 
 
 def _owed(bill: JobBook, places: Mapping[str, BookPlace], prices: Prices) -> int | None:
@@ -166,7 +184,7 @@ def _owed(bill: JobBook, places: Mapping[str, BookPlace], prices: Prices) -> int
 
 
 def _settled(
-    store: Store,
+    kept: FollowingRows,
     some: Mapping[str, str],
     now_ms: int,
     events: Sequence[Numbered],
@@ -178,14 +196,15 @@ def _settled(
     """
 
     def look_up(key: str) -> str | None:
-        return None if is_known(key) else store.projections.at(Ledger.name, [key]).get(key)
+        return None if is_known(key) else kept.at(Ledger.name, [key]).get(key)
 
     nodes = [text for key, text in some.items() if key[:2] == "n/"]
     jobs = {block_key(job_id) for text in nodes for job_id in NodeBook.of(json.loads(text)).jobs}
-    late = list(told_of(events, _touched(events)))
+    earmarked = json.loads(some.get("head", "{}")).get("earmarks", {})
+    late = list(told_of(events, find_touched(events, map(int, earmarked))))
     told = {block_key(job_id) for fact in late if (job_id := _about(fact)) is not None}
     known: dict[str, str | None] = {**dict.fromkeys(told), **some}
-    known |= store.projections.at(Ledger.name, sorted(jobs | told))
+    known |= kept.at(Ledger.name, sorted(jobs | told))
     rows = Rows(look_up, known)
     books = Books(rows)
     for fact in late:
@@ -196,20 +215,26 @@ def _settled(
     return {key: text for key, text in rows.changed.items() if text is not None}, untold
 
 
-def _touched(events: Sequence[Numbered]) -> set[int]:
-    """The jobs to which something has happened, beyond that they came in an array."""
-    return {job_id for _seq, event in events if (job_id := _about(event)) is not None}
+def find_touched(events: Sequence[Numbered], earmarked: Iterable[int]) -> set[int]:
+    """The jobs to which something has happened that may cost: one that came, was held and was cancelled has cost
+    nothing, if no room was kept for it."""
+    found = set(earmarked)
+    for _seq, event in events:
+        if not isinstance(event, _QUIET) and (job_id := _about(event)) is not None:
+            found.add(job_id)
+    return found
 
 
 def told_of(events: Sequence[Numbered], ids: Collection[int]) -> Iterator[Event]:
-    """What has happened, without the tasks of arrays that are none of these: a task that only waits costs nothing.
+    """What has happened, without the jobs beside these that only wait or are cancelled: that costs nothing.
 
-    There may be hundreds of thousands of those, while somebody submits array after array.
+    There may be hundreds of thousands of those, while somebody submits array after array and cancels them again.
     """
     ascending = sorted(ids)
     for _seq, event in events:
         if type(event) is not TasksSubmitted:
-            yield event
+            if not isinstance(event, _QUIET) or _about(event) in ids:
+                yield event
             continue
         first = event.job.id
         at = bisect_left(ascending, first)

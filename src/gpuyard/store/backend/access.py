@@ -15,6 +15,10 @@ class Reads(Protocol):
         """A connection for reading only."""
         ...
 
+    def snapshot(self) -> AbstractContextManager[Connection]:
+        """The same, and every statement reads the same moment."""
+        ...
+
 
 class Writes(Reads, Protocol):
     """A database that is written as well."""

@@ -214,6 +214,12 @@ class Backend(ABC):
         with self.explained(), self.reader.begin() as conn:
             yield conn
 
+    @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """A connection for reading only on which every statement reads the same moment, that of the first."""
+        with self.reading() as conn:
+            yield conn
+
     def lock_counters(self, conn: Connection) -> Counters:
         """The counter row, locked until this transaction ends."""
         # SQLite has no locks on rows and ignores the request: its transaction has locked everything already.

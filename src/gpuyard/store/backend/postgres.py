@@ -119,6 +119,14 @@ class PostgresBackend(Backend):
         except self.writer.dialect.loaded_dbapi.Error as error:
             raise DBAPIError(None, None, error) from error
 
+    @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """A transaction: on other connections that read, each statement has a snapshot of its own."""
+        with self.explained(), self.reader.connect() as conn:
+            conn.execution_options(isolation_level="REPEATABLE READ")
+            with conn.begin():
+                yield conn
+
     def written(self) -> None:
         """The server looks after its log itself."""
 

@@ -12,7 +12,8 @@ import hashlib
 import json
 import logging
 import zlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, insert, select, update
@@ -81,17 +82,15 @@ _MOVE = (
 )
 
 
-class Following:
-    """The projections of one store that follow its log."""
+class FollowingRows:
+    """Rows and cursors of projections, as they are read."""
 
-    def __init__(self, backend: Locks) -> None:
-        self._backend = backend
-
-    # -- reading -------------------------------------------------------------------------------------------------
+    def __init__(self, reading: Callable[[], AbstractContextManager[Connection]]) -> None:
+        self._reading = reading
 
     def cursors(self) -> dict[str, Cursor]:
         """How far each projection that was ever filled here has come, by name."""
-        with self._backend.reading() as conn:
+        with self._reading() as conn:
             return {row[0]: Cursor(*row) for row in conn.execute(_CURSORS)}
 
     def rows(
@@ -106,7 +105,7 @@ class Following:
             .order_by(table.key)
             .limit(max(1, min(limit, PAGE_MAX)))
         )
-        with self._backend.reading() as conn:
+        with self._reading() as conn:
             return [(row[0], row[1]) for row in conn.execute(query)]
 
     def between(self, name: str, low: str, high: str) -> list[tuple[str, str]]:
@@ -115,18 +114,32 @@ class Following:
         query = select(table.key, table.value).where(
             table.projection == name, table.key >= low, table.key < high
         )
-        with self._backend.reading() as conn:
+        with self._reading() as conn:
             return [(row[0], row[1]) for row in conn.execute(query.order_by(table.key)).all()]
 
     def at(self, name: str, keys: Sequence[str]) -> dict[str, str]:
         """The rows of a projection under these keys, as far as there are any."""
         table, found = PROJECTED.c, {}
         query = select(table.key, table.value).where(table.projection == name)
-        with self._backend.reading() as conn:
+        with self._reading() as conn:
             for start in range(0, len(keys), _KEYS_PER_QUERY):
                 some = conn.execute(query.where(table.key.in_(keys[start : start + _KEYS_PER_QUERY])))
                 found.update({row[0]: row[1] for row in some})
         return found
+
+
+class Following(FollowingRows):
+    """The projections of one store that follow its log."""
+
+    def __init__(self, backend: Locks) -> None:
+        super().__init__(backend.reading)
+        self._backend = backend
+
+    @contextmanager
+    def snapshot(self) -> Iterator[FollowingRows]:
+        """All of them at one moment, however they move on meanwhile."""
+        with self._backend.snapshot() as conn:
+            yield FollowingRows(lambda: nullcontext(conn))
 
     # -- writing -------------------------------------------------------------------------------------------------
 
