@@ -28,7 +28,7 @@ test-rigs test-wide soak: JOBS = 2
 test-rigs: setup ## The tests over real servers (Slurm, PostgreSQL, podman, Prometheus, rsyslog) and the long ones; CI runs them too
 	$(PYTEST) -m "rig and not wide and not soak"
 
-test-wide: setup ## The rigs that are seldom touched (pictures, every extra, a live yard's books); before a release
+test-wide: setup ## The rigs that are seldom touched (pictures, every extra, a live yard's books, a newer Python); before a release
 	$(PYTEST) -m "wide and not soak"
 
 lint: setup ## Style, types and layers

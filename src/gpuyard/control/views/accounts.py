@@ -83,13 +83,13 @@ def _books(store: Store) -> Iterator[tuple[FollowingRows, Sequence[Numbered], in
     """The rows of the books at one moment, what they lack of the log, and how many events they lack that cannot be had
     now."""
     # The log first: a thread that holds a snapshot of the rows waits for no other connection.
-    before = store.projections.cursors().get(Ledger.name)
-    events, late = _lacking(store, before)
+    before, head = store.projections.cursors().get(Ledger.name), store.head()
+    events, late = _lacking(store, before, head)
     with store.projections.snapshot() as rows:
         cursor = rows.cursors().get(Ledger.name)
         if before is None or cursor is None or cursor[:3] != before[:3] or cursor.seq < before.seq:
             # They have begun anew since.
-            yield rows, [], late or store.head()
+            yield rows, [], late or head
         else:
             yield rows, [each for each in events if each[0] > cursor.seq], late
 
@@ -125,12 +125,12 @@ def _accounts(
     )
 
 
-def _lacking(store: Store, cursor: Cursor | None) -> tuple[Sequence[Numbered], int]:
-    """What the books lack of the log, and how many events they lack that cannot be had now."""
+def _lacking(store: Store, cursor: Cursor | None, head: int) -> tuple[Sequence[Numbered], int]:
+    """What the books lack of the log up to there, and how many events they lack that cannot be had now."""
     if cursor is None or not cursor.ready or cursor.version != Ledger.version:
-        return [], store.head()
-    late = store.head() - cursor.seq
-    if not late:
+        return [], head
+    late = head - cursor.seq
+    if late <= 0:
         return [], 0
     if late > _LATE_MAX or store.first_seq() > cursor.seq + 1:
         return [], late
