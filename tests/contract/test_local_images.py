@@ -18,6 +18,7 @@ import pytest
 
 from contract.rigs import EPOCH, LocalRig, ended, launch, look, until
 from gpuyard.engines.contract import AttemptReport, Container, Phase, Recipe, StopRequest
+from gpuyard.engines.node.containers.podman import short_folder
 from gpuyard.engines.node.visits import frames
 from gpuyard.model import Capability, Outcome
 from harness import patience
@@ -73,9 +74,9 @@ class Box:
     def left(self) -> list[str]:
         """What ended attempts have left: processes, mounts, folders."""
         folders = [str(path) for path in self.rig.data.glob("attempts/*/image")]
-        folders += (
-            [str(path) for path in Path("/run/gpuyard").glob("*")] if os.path.isdir("/run/gpuyard") else []
-        )
+        # Others of this machine may have such folders, too.
+        short = [short_folder(str(self.rig.data / "attempts" / key)) for key in self.rig.keys]
+        folders += [path for path in short if os.path.isdir(path)]
         mounts = [
             line for line in Path("/proc/mounts").read_text().splitlines() if str(self.rig.data) in line
         ]
