@@ -21,7 +21,7 @@ demo: ## Show gpuyard at work on this machine; installs what runs it, and nothin
 	@scripts/setup run
 	@$(BIN)/yard demo
 
-test: lint ## Style, types, layers and every test that needs no server; under ten minutes
+test: lint ## Style, types, layers and every test that needs no server; about ten minutes
 	$(PYTEST) -m "not soak and not rig" --ignore tests/hardware
 
 test-rigs test-wide soak: JOBS = 2

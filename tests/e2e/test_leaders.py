@@ -152,8 +152,7 @@ def test_up_without_a_leader_comes_back_and_says_so(tmp_path: Path, postgres_url
             assert client.submit(**wanted)["id"] > 0
     finally:
         box("down")
-        if leads.process is not None:
-            leads.kill()
+        leads.end()
 
 
 def test_a_leader_that_was_frozen_starts_nothing_twice_when_it_wakes(pair: Pair) -> None:
