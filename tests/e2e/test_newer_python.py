@@ -27,6 +27,7 @@ KEPT = (
     "PIP_CERT",
     "PIP_INDEX_URL",
     "SSL_CERT_FILE",
+    "NODE_EXTRA_CA_CERTS",
     "REQUESTS_CA_BUNDLE",
     "http_proxy",
     "https_proxy",

@@ -82,8 +82,11 @@ class CheckedYard(Yard):
             # A promise may move to other nodes when a short job starts beside it, and a job whose quota is kept may
             # lack something else when another job of its user has started: a job that was refused for the sake of
             # these, and one behind it that asks for the same, may start then. A job that has just started without
-            # a minimum run time may be preempted at once by a rule that its order ignores.
-            kept = (ReasonCode.RESERVATION, ReasonCode.QUOTA_AHEAD)
+            # a minimum run time may be preempted at once by a rule that its order ignores. What a budget has left
+            # counts without what is promised of it: where the promise is another now, so is what is left.
+            kept = {ReasonCode.RESERVATION, ReasonCode.QUOTA_AHEAD}
+            if plan.reservations != again.reservations:
+                kept.add(ReasonCode.BUDGET)
             asks = {
                 self.state.jobs[job_id].job.spec.ask
                 for job_id, code in zip(plan.examined, plan.codes, strict=True)

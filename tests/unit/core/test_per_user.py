@@ -6,8 +6,19 @@ from gpuyard.control.wording import remedies_text
 from gpuyard.core.explain.admission import impossible_reason
 from gpuyard.core.explain.caps import find_caps
 from gpuyard.core.explain.why import explain_why
-from gpuyard.model import ConfigSet, EndJobs, JobSpec, RaiseAttempts, RaisePerUser, ReasonCode, Settings
+from gpuyard.model import (
+    ConfigSet,
+    EndJobs,
+    JobCancelled,
+    JobSpec,
+    RaiseAttempts,
+    RaisePerUser,
+    ReasonCode,
+    Reservation,
+    Settings,
+)
 from gpuyard.testing import BATCH, ask, node, nodes, tenant
+from harness.machines.checked import CheckedYard
 from harness.yard import Yard
 
 LAB = tenant("lab", max_gpus_per_user=4000)
@@ -111,6 +122,23 @@ def test_a_full_node_is_one_of_several() -> None:
     found = explain_why(here.state, here.policy, third, here.now_ms)
     assert found is not None
     assert any("node big has 1 job, as many as one may have" in reason.text for reason in found.reasons)
+
+
+@pytest.mark.parametrize("name", ["fifo", "conservative", "default"])
+def test_a_full_node_is_promised_from_when_it_takes_another(name: str) -> None:
+    few = Settings(classes=(BATCH,), attempts_per_node=2)
+    here = CheckedYard(name, [node("one")], settings=few)
+    here.submit(4, limit_ms=10_000)
+    here.submit(1, limit_ms=5_000)
+    here.step()
+    small = here.submit(1, limit_ms=30_000)
+    plan = here.step()
+    assert Reservation(small, 5_000) == plan.reservations[0]
+
+    here.now_ms = 1_000
+    here.apply(JobCancelled(here.now_ms, small))
+    large = here.submit(8, limit_ms=1_000)
+    assert Reservation(large, 10_000) == here.step().reservations[0]
 
 
 def test_a_lower_cap_stops_nobody() -> None:

@@ -20,7 +20,14 @@ from gpuyard.core.fleet.ways import gpus_on_node
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.schedule.passes import PolicyParts
 from gpuyard.core.schedule.quota_profile import QuotaProfile
-from gpuyard.core.schedule.reserve import NODE_BITS, NODE_MASK, find_closed, find_soonest, is_end_unknown
+from gpuyard.core.schedule.reserve import (
+    NODE_BITS,
+    NODE_MASK,
+    find_closed,
+    find_soonest,
+    is_end_unknown,
+    unfull_ms,
+)
 from gpuyard.core.schedule.steps import Need, NodeSteps
 from gpuyard.core.state.state import State
 from gpuyard.model import AttemptState, Grant
@@ -240,8 +247,10 @@ class FleetProfile:
     def _free_from(self, record: JobRecord, way: Way, tasks: int, number: int, from_ms: int) -> int:
         """From when on a node that is followed step by step has room for `tasks` tasks."""
         nodes, shape = self._state.nodes, record.shape
-        if nodes.closed[number] or not (nodes.kinds[way.kind].members & way.pools) >> number & 1:
+        if nodes.shut(number) or not (nodes.kinds[way.kind].members & way.pools) >> number & 1:
             return NEVER_MS
+        if nodes.closed[number]:
+            from_ms = max(from_ms, unfull_ms(nodes, number))
         need = self._need(shape, tasks, number)
         return self._of(number).earliest(need, from_ms, lasts_ms(record))
 

@@ -149,7 +149,20 @@ READY: CacheSlot[dict[tuple[int, int, int], ReadyTimes | Looked]] = CacheSlot("r
 def ready_ms(nodes: Nodes, shape: Shape, number: int, tasks: int) -> int:
     """When a node will have room for `tasks` tasks: 0 means now, `NEVER_MS` that no expected end makes the room."""
     if nodes.closed[number]:
-        return NEVER_MS
+        if nodes.shut(number):
+            return NEVER_MS
+        return max(unfull_ms(nodes, number), _room_ms(nodes, shape, number, tasks))
+    return _room_ms(nodes, shape, number, tasks)
+
+
+def unfull_ms(nodes: Nodes, number: int) -> int:
+    """When a node that has as many attempts as it may will have one fewer."""
+    too_many = len(nodes.attempts_on[number]) - nodes.attempts_max
+    return sorted([end_ms for end_ms, _grant in nodes.attempts_on[number].values()])[too_many] or 1
+
+
+def _room_ms(nodes: Nodes, shape: Shape, number: int, tasks: int) -> int:
+    """The same for a node that takes new attempts."""
     gpus = (gpus_on_node(nodes, shape, number) if shape.profile else shape.gpus) * tasks
     cpu = nodes.cpu_free[number] - shape.cpu_milli * tasks
     memory = nodes.memory_free[number] - shape.memory_mib * tasks
