@@ -8,14 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.api.edge.unread import UNREAD_MAX
+from gpuyard.api.edge.unread import ALL_MAX, UNREAD_MAX
 from gpuyard.wire.endpoints import READ_BYTES_MAX
 from harness.patience import patient, until
-from rigs.teams import CONFIG
+from rigs.teams import CONFIG, ME
 
 from .conftest import Box, Done, cpu_s
 
 MIB = 1 << 20
+MANY = 20
+READERS = "".join([f"    r{n}: {{unix: {ME}, tenant: research, role: tenant-admin}}\n" for n in range(MANY)])
+"""People who may read what research wrote."""
 SLOW = "#!/bin/bash\n" + "".join([f"#SBATCH --export=A{n}=1\n" for n in range(38_000)])
 """A text that is read for about as long as a text may be."""
 PROMPT_S = 1.0
@@ -60,7 +63,9 @@ class Shared(Box):
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
-    box = Shared(tmp_path_factory.mktemp("greedy") / "yard", CONFIG)
+    box = Shared(
+        tmp_path_factory.mktemp("greedy") / "yard", CONFIG.replace("  limits:", f"{READERS}  limits:")
+    )
     box.up()
     yield box
     done = box("down", "--jobs")
@@ -133,17 +138,23 @@ def forget_peak(server: int) -> None:
     Path(f"/proc/{server}/clear_refs").write_text("5")
 
 
-def test_large_answers_that_many_connections_ask_for_and_never_read_take_what_a_user_may_have(
-    shared: Shared,
-) -> None:
-    """They took three times as much, made before one was counted, and as much again of the system's memory."""
-    server, ulla = shared.note()["pid"], shared.token("ulla")
+@pytest.fixture(scope="module")
+def long_log(shared: Shared) -> str:
+    """Where the log of a job of research is asked for, which is as long as an answer may be."""
+    ulla = shared.token("ulla")
     command = ["bash", "-c", f"head -c {READ_BYTES_MAX} /dev/zero | tr '\\0' x; sleep 600"]
     said = shared.answer(ulla, "POST", "/jobs", json.dumps({"command": command}).encode())
     job = json.loads(said.partition(b"\r\n\r\n")[2])["id"]
     path = f"/jobs/{job}/logs?limit={READ_BYTES_MAX}"
     until(lambda: len(shared.answer(ulla, "GET", path)) > READ_BYTES_MAX)
+    return path
 
+
+def test_large_answers_that_many_connections_ask_for_and_never_read_take_what_a_user_may_have(
+    shared: Shared, long_log: str
+) -> None:
+    """They took three times as much, made before one was counted, and as much again of the system's memory."""
+    server, ulla, path = shared.note()["pid"], shared.token("ulla"), long_log
     forget_peak(server)
     before_mib = peak_mib(server)
     with ExitStack() as opened:
@@ -155,3 +166,32 @@ def test_large_answers_that_many_connections_ask_for_and_never_read_take_what_a_
             "others are answered"
         )
     until(lambda: len(shared.answer(ulla, "GET", path)) > READ_BYTES_MAX)
+
+
+def test_many_users_that_read_nothing_leave_room_for_others(shared: Shared, long_log: str) -> None:
+    """Each of twenty took 16 MiB, and nobody counted them together."""
+    server, path = shared.note()["pid"], long_log
+    tokens = [shared.token(f"r{n}") for n in range(MANY)]
+    ulla, erik = shared.token("ulla"), shared.token("erik")
+    forget_peak(server)
+    before_mib = peak_mib(server)
+    with ExitStack() as opened:
+        heads: list[bytes] = []
+        for _ in range(UNREAD_MAX // READ_BYTES_MAX):
+            some = [shared.ask(opened, token, "GET", path) for token in tokens]
+            heads += [connection.recv(12) for connection in some]
+        assert {b"HTTP/1.1 200", b"HTTP/1.1 503"} == set(heads)
+        given = heads.count(b"HTTP/1.1 200")
+        assert ALL_MAX // 2 < given * READ_BYTES_MAX < ALL_MAX
+        assert peak_mib(server) - before_mib < 1.25 * ALL_MAX / MIB
+        assert b"HTTP/1.1 200" == shared.answer(erik, "GET", "/me")[:12]
+        assert (
+            b"HTTP/1.1 201"
+            == shared.answer(erik, "POST", "/jobs", json.dumps({"command": ["true"]}).encode())[:12]
+        )
+        assert len(shared.answer(ulla, "GET", path)) > READ_BYTES_MAX, "one more finds some room"
+        refused = shared.answer(tokens[0], "GET", path)
+        assert b"HTTP/1.1 503" == refused[:12]
+        assert b"retry-after: 2" in refused.lower()
+        assert b"overloaded" in refused
+    until(lambda: len(shared.answer(tokens[0], "GET", path)) > READ_BYTES_MAX)

@@ -5,9 +5,19 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from starlette.responses import Response
 
-from gpuyard.api.edge.throttle import Throttle
-from gpuyard.api.edge.unread import UNREAD_MAX, UNSENT, UserAnswers
+from gpuyard.api.edge.throttle import Throttle, wait_for_room
+from gpuyard.api.edge.unread import (
+    ALL_MAX,
+    SMALL_BYTES,
+    UNREAD_MAX,
+    UNSENT,
+    AllAnswers,
+    UserAnswers,
+    make_room,
+    measure,
+)
 from gpuyard.api.messages.problems import Problem
 
 MIB = 1 << 20
@@ -25,17 +35,26 @@ def left(*sizes: int) -> tuple[list[int], list[Callable[[], int]]]:
 
 def test_an_answer_that_is_not_all_read_counts_whole() -> None:
     """57 answers of 4 MiB were made for one user: of each, the system had taken nearly all."""
-    answers, (there, calls) = UserAnswers(), left(1, 1, 1, 1, 1, 0)
-    for call in calls:
-        answer = answers.begin(call)
-        answer.hold(start(4 * MIB))
-        answer.let_go()
-        answer.end()
-    assert 5 * 4 * MIB == answers.unread_bytes()
+    answers, (there, calls) = UserAnswers(), left(1, 1, 1, 1, 0)
+    assert [None] * 5 == [hold(answers, call, 3 * MIB) for call in calls]
+    assert 4 * 3 * MIB == answers.unread_bytes()
+    refused = hold(answers, lambda: 1, 5 * MIB)
+    detail = (
+        "12.0 MiB of answers to you are not read yet, and this one takes 5.0 of the 16 MiB that a user has"
+    )
+    assert refused is not None
+    assert (429, detail) == (refused.status, refused.detail)
+    # Of this one nobody said how long it is.
+    answer = answers.begin(lambda: 1)
+    answer.hold({"type": "http.response.start", "headers": []})
+    answer.hold({"type": "http.response.body", "body": b"x" * 5 * MIB})
     refusal = answers.refusal()
     assert refusal is not None
     assert (429, "16 MiB of answers to you are not read yet") == (refusal.status, refusal.detail)
-    there[:] = [1, 0, 0, 0, 0, 0]
+    answer.end()
+    answers = UserAnswers()
+    there[:] = [1, 0, 0, 0, 0]
+    assert [None] * 5 == [hold(answers, call, 4 * MIB) for call in calls]
     assert 4 * MIB == answers.unread_bytes()
     assert None is answers.refusal()
 
@@ -104,9 +123,9 @@ def test_an_answer_does_not_wait_for_one_whose_reader_hangs() -> None:
         hangs, other = answers.begin(lambda: 0), answers.begin(lambda: 0)
         await hangs.make_room(UNREAD_MAX)
         with pytest.raises(Problem, match="are being made"):
-            await other.make_room(1)
+            await other.make_room(MIB)
         hangs.end()
-        await other.make_room(1)
+        await other.make_room(MIB)
 
     asyncio.run(main())
 
@@ -132,5 +151,121 @@ def test_what_is_not_read_is_not_forgotten_among_many_users() -> None:
         assert {200} == set(said)
         await ask("eve", 1)
         assert 429 == said[-1]
+
+    asyncio.run(main())
+
+
+def hold(answers: UserAnswers, unsent: Callable[[], int], size: int) -> Problem | None:
+    """An answer that is made and not taken, or why there was none."""
+    answer = answers.begin(unsent)
+    refusal = answer.hold(start(size))
+    answer.let_go()
+    answer.end()
+    return refusal
+
+
+def test_all_users_together_hold_no_more_than_the_server_has_room_for_and_one_more_finds_some() -> None:
+    """Each of forty could take 16 MiB of it."""
+    every, (there, calls) = AllAnswers(), left(*[1] * 40)
+    users = [UserAnswers(every) for _ in calls]
+    refused = 0
+    for _ in range(16):
+        for answers, call in zip(users, calls, strict=True):
+            refusal = hold(answers, call, MIB)
+            refused += refusal is not None
+            assert refusal is None or (503, "2") == (refusal.status, refusal.headers["Retry-After"])
+    taken = [answers.unread_bytes() for answers in users]
+    assert 3 * MIB <= min(taken) <= max(taken) <= ALL_MAX - sum(taken), "as much as they leave free"
+    assert 40 * 16 * MIB == sum(taken) + refused * MIB
+
+    new = UserAnswers(every)
+    assert None is hold(new, lambda: 1, MIB), "somebody who comes later"
+    assert None is hold(users[0], calls[0], SMALL_BYTES), "health, a submission"
+    there[10:] = [0] * 30
+    assert None is hold(users[0], calls[0], 4 * MIB)
+
+
+def test_an_answer_waits_for_room_that_others_have_set_aside_and_not_for_what_they_do_not_read() -> None:
+    async def main() -> None:
+        every = AllAnswers(most=8 * MIB)
+        ana, eve, bob = [UserAnswers(every).begin(lambda: 1) for _ in range(3)]
+        await eve.make_room(2 * MIB)
+        waits = asyncio.create_task(ana.make_room(3 * MIB + MIB // 2))
+        await asyncio.sleep(0)
+        assert not waits.done()
+        assert None is eve.hold(start(MIB))
+        await asyncio.wait_for(waits, 5)
+        assert None is ana.hold(start(3 * MIB + MIB // 2))
+        with pytest.raises(Problem, match=r"may take 2\.0 MiB, which the server has no room for") as crowded:
+            await bob.make_room(2 * MIB)
+        assert 503 == crowded.value.status
+        await bob.make_room(SMALL_BYTES)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("measured", [False, True])
+def test_an_answer_that_was_estimated_too_low_is_dropped_where_it_has_no_room(measured: bool) -> None:
+    """Eight answers of 12 MiB were 96 MiB: each was taken for one of 2."""
+
+    async def main() -> None:
+        throttle, said, made = Throttle(), list[Any](), list[int]()
+
+        async def large(scope: Any, receive: Any, send: Any) -> None:
+            await make_room(2 * MIB)
+            await asyncio.sleep(0)
+            size = 0
+            try:
+                for _ in range(12):
+                    size += MIB
+                    if measured:
+                        measure(size)
+            except Problem as problem:
+                await problem.response()(scope, receive, send)
+            else:
+                made.append(size)
+                await Response(b"x" * size)(scope, receive, send)
+
+        async def send(message: Any) -> None:
+            said.append(message)
+
+        async def ask() -> None:
+            scope = {"method": "GET", "type": "http", UNSENT: lambda: 1}
+            await throttle.user("eve", large, scope, None, send)
+
+        await asyncio.gather(*[ask() for _ in range(8)])
+        starts = [each["status"] for each in said if "status" in each]
+        assert [200] + [429] * 7 == sorted(starts)
+        assert 12 * MIB == sum([len(each["body"]) for each in said if len(each.get("body", b"")) > MIB])
+        assert len(made) == (1 if measured else 8)
+
+    asyncio.run(main())
+
+
+def test_a_stream_waits_for_room_for_its_next_piece() -> None:
+    async def main() -> None:
+        throttle, said, (there, (call,)) = Throttle(), list[int](), left(1)
+
+        async def stream(_scope: Any, _receive: Any, send: Any) -> None:
+            await send({"type": "http.response.start", "headers": []})
+            await wait_for_room(MIB)
+            await send({"type": "http.response.body", "body": b"x" * MIB, "more_body": True})
+
+        async def whole(scope: Any, receive: Any, send: Any) -> None:
+            await Response(b"x" * UNREAD_MAX)(scope, receive, send)
+
+        async def send(message: Any) -> None:
+            said.append(len(message.get("body", b"")))
+
+        scope = {"method": "GET", "type": "http"}
+        await throttle.user("eve", whole, {**scope, UNSENT: call}, None, send)
+        following = asyncio.create_task(
+            throttle.user("eve", stream, {**scope, UNSENT: lambda: 0}, None, send)
+        )
+        await asyncio.sleep(0.2)
+        assert MIB not in said
+        there[0] = 0
+        await asyncio.wait_for(following, 10)
+        assert MIB == said[-1]
 
     asyncio.run(main())

@@ -1,5 +1,6 @@
 """What is shown: one form for live and ended jobs, pages without gaps, the queue in order with reasons."""
 
+import asyncio
 import gc
 import json
 import threading
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gpuyard.api.edge.routes import encode_list
+from gpuyard.api.edge.routes import answer_list
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.admission.dependencies import Dependency
 from gpuyard.control.clock import time_text
@@ -406,7 +407,10 @@ def test_of_an_array_everything_is_told_once_and_of_its_tasks_what_differs(
     assert [(f"{array}_5", "RUNNING"), (f"{array}_7", "PENDING"), (f"{array}_9", "COMPLETED")] == [
         (task["label"], task["state"]) for task in view["jobs"]
     ]
-    assert view == json.loads(encode_list(dict(view), "jobs"))
+    rest = {name: value for name, value in view.items() if name != "jobs"}
+    for tasks in ([], view["jobs"], view["jobs"] * 100):
+        made = asyncio.run(answer_list(rest, "jobs", tasks))
+        assert {**rest, "jobs": tasks} == json.loads(bytes(made.body))
 
 
 def test_a_model_that_could_not_be_made_is_made_anew(yard: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

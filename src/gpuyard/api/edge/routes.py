@@ -5,9 +5,10 @@ to anything at all. For a given job the handler asks the same table of rights (`
 handlers share stands here too: answers as JSON, filters, limits and cursors in the query.
 """
 
+import asyncio
 import base64
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
@@ -15,6 +16,7 @@ from pydantic.json_schema import models_json_schema
 from starlette.datastructures import QueryParams
 
 from gpuyard.api.edge.peers import get_asker
+from gpuyard.api.edge.unread import measure
 from gpuyard.api.messages import schemas
 from gpuyard.api.messages.problems import MEDIA_TYPE, Problem
 from gpuyard.control.access.rights import Sight, check_ever
@@ -27,7 +29,7 @@ from gpuyard.wire.endpoints import PAGE_MAX, Action, Endpoint
 LIMIT = 100
 _STATES = (*sorted(LIVE_STATES), *sorted(ENDED_STATES))
 _TEXT_MAX = 512
-_AT_ONCE = 500
+_AT_ONCE = 100
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 _ID_MAX = (1 << 63) - 1
 """The largest number that a store can look for."""
@@ -43,18 +45,25 @@ def bytes_of_text(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def encode_list(view: dict[str, Any], name: str) -> bytes:
-    """A view with a long list of this name as JSON, some of the list at a time: the encoder lets no other thread run
-    until it is done.
-    """
-    rows = view.pop(name)
-    some = [_encode(rows[at : at + _AT_ONCE])[1:-1] for at in range(0, len(rows), _AT_ONCE)]
-    return bytes_of_text(f'{_encode(view)[:-1]},"{name}":[{",".join(some)}]}}')
-
-
 def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """A value as an answer."""
     return Response(encode_json(value), status, headers, "application/json")
+
+
+async def answer_list(head: dict[str, Any], name: str, rows: Sequence[Any]) -> Response:
+    """A value with a long list of this name as an answer. It is made some rows at a time: others have their turn in
+    between, and it is measured before it takes more room than there is.
+    """
+    pieces, size = [bytes_of_text(_encode({**head, name: []})).removesuffix(b"]}")], 0
+    for at in range(0, len(rows), _AT_ONCE):
+        if at:
+            pieces.append(b",")
+            await asyncio.sleep(0)
+        pieces.append(encode_json(rows[at : at + _AT_ONCE])[1:-1])
+        size += len(pieces[-1])
+        measure(size)
+    pieces.append(b"]}")
+    return Response(b"".join(pieces), media_type="application/json")
 
 
 def read_filter(query: QueryParams, sight: Sight) -> Filter:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from anyio import CapacityLimiter, to_thread
 
 from gpuyard.api.edge import unread
-from gpuyard.api.edge.unread import UNSENT, UserAnswers
+from gpuyard.api.edge.unread import UNSENT, AllAnswers, UserAnswers
 from gpuyard.api.messages.problems import Problem
 from gpuyard.control.access.people import Person
 from gpuyard.control.reading.publisher import own_write_s
@@ -47,6 +47,8 @@ AT_ONCE = 4
 """Requests of one user under way at a time while others ask; a request counts until its answer begins."""
 ALONE_AT_ONCE = 8
 """The same while no other user asks: a new user's request finds no more than these in front of it."""
+ROOM_S_MIN, ROOM_S_MAX = 0.05, 1.0
+"""Between two looks of a stream that waits for room."""
 _ACCOUNTS_MAX = 2_000
 
 T = TypeVar("T")
@@ -81,6 +83,7 @@ class TimeAccount:
         now_s: Callable[[], float],
         heeds: Callable[[], bool],
         burst_s: float = BURST_S,
+        answers: AllAnswers | None = None,
     ) -> None:
         self.name = name
         self.share = share
@@ -95,7 +98,7 @@ class TimeAccount:
         self.under_way = 0
         self.wrote_s = self.at_s
         """When they were last told that something is written; before their account was opened nobody knows."""
-        self.answers = UserAnswers()
+        self.answers = UserAnswers(answers)
         self.line = asyncio.Lock()
         """Requests of one user go in one by one, in the order in which they came."""
         self.freed = asyncio.Event()
@@ -150,6 +153,15 @@ async def yield_to_others() -> None:
     account = _mine.get()
     if account is not None:
         await account.rest(BURST_S / 2)
+
+
+async def wait_for_room(size: int) -> None:
+    """Wait until there is room for the next piece of the asker's stream, for as long as that takes."""
+    pause_s = ROOM_S_MIN
+    while not unread.take_room(size):
+        await asyncio.sleep(pause_s)
+        pause_s = min(ROOM_S_MAX, 2 * pause_s)
+        await yield_to_others()
 
 
 async def run_metered(work: Callable[[], Awaitable[None]]) -> None:
@@ -233,6 +245,7 @@ class Throttle:
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
         self._accounts: dict[str, TimeAccount] = {}
+        self._answers = AllAnswers()
         self._last = ("", float("-inf"))
         """The user of the last request, and its time."""
         self._before = float("-inf")
@@ -278,7 +291,9 @@ class Throttle:
                     for each, one in self._accounts.items()
                     if one.line.locked() or one.answers or one.left_s() > -BURST_S
                 }
-            account = self._accounts[name] = TimeAccount(name, share, self._now_s, heeds)
+            account = self._accounts[name] = TimeAccount(
+                name, share, self._now_s, heeds, answers=self._answers
+            )
         return account
 
     async def _turn(self, account: TimeAccount) -> None:
@@ -300,19 +315,27 @@ class Throttle:
         if refusal is not None:
             await refusal.response()(scope, receive, send)
             return
-        expected_s, answered, writes = account.typical_s, False, scope["method"] != "GET"
+        expected_s, writes = account.typical_s, scope["method"] != "GET"
+        answered = refused = False
         answer = account.answers.begin(scope.get(UNSENT, _nothing_unsent))
         account.charge(expected_s)
         account.under_way += 1
 
         async def sent(message: Any) -> None:
-            nonlocal answered
-            answer.hold(message)
+            nonlocal answered, refused
+            if refused:
+                # What was made has no room: it is dropped as it comes.
+                return
+            no_room = answer.hold(message)
             if not answered:
                 answered = True
                 account.answered()
                 if writes:
                     account.wrote_s = self._now_s()
+            if no_room is not None:
+                refused = True
+                await no_room.response()(scope, receive, send)
+                return
             await send(message)
             answer.let_go()
 

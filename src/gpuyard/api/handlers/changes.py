@@ -18,7 +18,7 @@ from gpuyard.api.edge.open_streams import OpenStreams
 from gpuyard.api.edge.peers import get_asker
 from gpuyard.api.edge.pulse import AsyncNotifier
 from gpuyard.api.edge.routes import Handlers, read_number
-from gpuyard.api.edge.throttle import charge, run_in_thread, yield_to_others
+from gpuyard.api.edge.throttle import charge, run_in_thread, wait_for_room, yield_to_others
 from gpuyard.api.handlers.streams import QUIET_S, encode_event
 from gpuyard.api.messages.problems import Problem
 from gpuyard.control.access.people import Person
@@ -123,12 +123,14 @@ class _Changes:
                 else:
                     version = told.version
                     if told.text:
+                        await wait_for_room(len(told.text))
                         yield encode_event("rows", told.text, f"{told.seq}-{window.run}")
                         quiet_s = now_s
                 if now_s - ordered_s >= ORDER_S:
                     ordered_s = now_s
                     ordered, _seq, text = window.order(ordered, now_s)
                     if text:
+                        await wait_for_room(len(text))
                         yield encode_event("order", text)
                 if now_s - quiet_s > QUIET_S:
                     quiet_s = now_s

@@ -12,7 +12,7 @@ from fastapi import Request, Response
 
 from gpuyard.api.edge.open_streams import OpenStreams, asks_no_more
 from gpuyard.api.edge.peers import get_asker
-from gpuyard.api.edge.routes import Handlers, answer, encode_json, encode_list, limit_of, read_number
+from gpuyard.api.edge.routes import Handlers, answer, answer_list, encode_json, limit_of, read_number
 from gpuyard.api.edge.throttle import Turns, run_in_thread
 from gpuyard.api.messages.problems import Problem, find_problem
 from gpuyard.api.messages.schemas import ConfigRequest, read_body
@@ -68,8 +68,8 @@ class _Configs:
         """The differences from the configuration in force, and anything that forbids them."""
         proposal = await self._proposal(request, await read_body(ConfigRequest, request))
         difference = await run_in_thread(self._configs.difference, proposal)
-        body = await run_in_thread(encode_list, difference, "changes")
-        return Response(body, media_type="application/json")
+        changes = difference.pop("changes")
+        return await answer_list(difference, "changes", changes)
 
     async def apply(self, request: Request) -> Response:
         """The whole file comes into force, or nothing. 409: it cannot come into force now, or `against` is no longer

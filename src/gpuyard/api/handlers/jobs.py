@@ -16,8 +16,8 @@ from gpuyard.api.edge.routes import (
     Handler,
     Handlers,
     answer,
+    answer_list,
     encode_json,
-    encode_list,
     id_cursor,
     limit_of,
     read_cursor,
@@ -34,7 +34,7 @@ from gpuyard.api.edge.throttle import (
     run_in_thread,
     yield_to_others,
 )
-from gpuyard.api.edge.unread import JOB_BYTES, make_room
+from gpuyard.api.edge.unread import JOB_BYTES, make_room, measure
 from gpuyard.api.messages.bodies import find_header, parse_object, read_bytes
 from gpuyard.api.messages.problems import Problem, find_problem
 from gpuyard.api.messages.schemas import CheckpointRequest, JobRequest, ManyRequest, check_value, read_body
@@ -170,9 +170,9 @@ class Jobs:
                 self._yard.views.job, parse_label(id), explained=explain, sight=person.sight
             )
         if view.get("array"):
-            await make_room(len(view["jobs"]) * TASK_BYTES)
-            body = await run_in_one_thread(encode_list, discreet(person, view), "jobs")
-            return Response(body, media_type="application/json")
+            tasks = discreet(person, view).pop("jobs")
+            await make_room(len(tasks) * TASK_BYTES)
+            return await answer_list(view, "jobs", tasks)
         view["used"] = await run_in_thread(self._used, view)
         view["used"] |= await run_in_thread(taken_view, view, self._yard.measures.usage_of(view))
         if explain and person.may(Action.READ_JOB, view["tenant"], view["user"]):
@@ -227,7 +227,7 @@ class Jobs:
         wanted, before, most = read_filter(query, person.sight), read_cursor(query), limit_of(query)
         await make_room(most * JOB_BYTES)
         found, more = await run_in_one_thread(self._yard.views.jobs, wanted, before, most)
-        return answer({"jobs": mask_jobs(person, found), "next_cursor": id_cursor(more)})
+        return await answer_list({"next_cursor": id_cursor(more)}, "jobs", mask_jobs(person, found))
 
     async def cancel(self, request: Request, id: str) -> Response:
         """Cancel a job, or all live tasks of an array."""
@@ -255,7 +255,7 @@ class Jobs:
             person = get_asker(request.scope)
             await make_room(len(wanted.ids) * RESULT_BYTES)
             asked = await self._wish(person, verb, wanted.ids)
-            pieces = []
+            pieces, size = list[bytes](), 0
             # Some at a time, and each is let go when its answer is written: twenty thousand take a while, and memory.
             asked.reverse()
             while asked:
@@ -263,6 +263,8 @@ class Jobs:
                 del asked[-LOOKED_UP:]
                 await self._tell_ended(person, some)
                 pieces.append(encode_json([_result(each, verb) for each in some])[1:-1])
+                size += len(pieces[-1])
+                measure(size)
                 await asyncio.sleep(0)
             return Response(b'{"results":[' + b",".join(pieces) + b"]}", media_type="application/json")
 

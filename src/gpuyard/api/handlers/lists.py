@@ -14,6 +14,7 @@ from gpuyard.api.edge.peers import get_asker
 from gpuyard.api.edge.routes import (
     Handlers,
     answer,
+    answer_list,
     bytes_of_text,
     encode_json,
     id_cursor,
@@ -22,15 +23,15 @@ from gpuyard.api.edge.routes import (
     read_filter,
     read_number,
 )
-from gpuyard.api.edge.throttle import run_at_leisure, run_in_one_thread
-from gpuyard.api.edge.unread import JOB_BYTES, make_room
+from gpuyard.api.edge.throttle import run_at_leisure, run_in_one_thread, wait_for_room
+from gpuyard.api.edge.unread import JOB_BYTES, ROW_BYTES, make_room
 from gpuyard.api.handlers.jobs import mask_jobs
 from gpuyard.api.messages.problems import Problem
 from gpuyard.api.messages.schemas import DrainRequest, read_body
 from gpuyard.control.reading.plain_views import total_use_view
 from gpuyard.control.serve import Yard
 from gpuyard.control.views.accounts import read_owed
-from gpuyard.control.views.queue_list import QueueList
+from gpuyard.control.views.queue_list import PIECE, QueueList
 from gpuyard.control.views.views import ENDED_STATES
 from gpuyard.wire import endpoints
 from gpuyard.wire.endpoints import QUEUE_MAX
@@ -68,6 +69,7 @@ class _Lists:
             pieces = _pieces(found)
             return pieces, b"".join(pieces) if found.short else None
 
+        await make_room(min(most, PIECE) * ROW_BYTES)
         pieces, body = await run_in_one_thread(begun)
         if body is not None:
             return Response(body, media_type="application/json")
@@ -94,7 +96,7 @@ class _Lists:
         )
         for view in found:
             view["used"] = total_use_view(view, owes[view["id"]])
-        return answer({"jobs": mask_jobs(person, found), "next_cursor": id_cursor(more)})
+        return await answer_list({"next_cursor": id_cursor(more)}, "jobs", mask_jobs(person, found))
 
     async def overview(self, request: Request) -> Response:
         """For a screen that refreshes often."""
@@ -135,6 +137,12 @@ def _pieces(found: QueueList) -> Iterator[bytes]:
 
 
 async def _paced(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """The same, made by another thread, no faster than the reader may have it."""
+    """The same, made by another thread, no faster than the reader may have it. The next piece is as long as the longest
+    one before it, about.
+    """
+    size = 0
     while (piece := await run_at_leisure(next, pieces, None)) is not None:
+        size = max(size, len(piece))
         yield piece
+        del piece
+        await wait_for_room(size)

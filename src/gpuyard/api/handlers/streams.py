@@ -16,8 +16,8 @@ from gpuyard.api.edge.open_streams import OpenStreams, asks_no_more
 from gpuyard.api.edge.peers import get_asker
 from gpuyard.api.edge.pulse import AsyncNotifier
 from gpuyard.api.edge.routes import Handlers, encode_json, read_number
-from gpuyard.api.edge.throttle import charge, run_in_thread, yield_to_others
-from gpuyard.api.edge.unread import make_room
+from gpuyard.api.edge.throttle import charge, run_in_thread, wait_for_room, yield_to_others
+from gpuyard.api.edge.unread import make_room, take_room
 from gpuyard.api.messages.problems import Problem
 from gpuyard.control.access.people import Person
 from gpuyard.control.refusals import Forbidden, Impossible, Unacceptable
@@ -174,9 +174,16 @@ class _Streams:
             if piece:
                 # Counted from its end: words in place of what is left out are shorter than that.
                 counted = {} if after.offset is None else {"offset": after.offset - len(piece)}
-                yield encode_event(
+                event = encode_event(
                     "log", {"attempt": attempt, **counted, "cursor": after.cursor, **_piece(piece)}
                 )
+                if not take_room(len(event)):
+                    # Read again when there is room: what waits would take it.
+                    size = len(event)
+                    del piece, event
+                    await wait_for_room(size)
+                    continue
+                yield event
                 place, look_s = after, LOOK_S_MIN
                 if more or view["attempts"] > attempt or view["ended_ms"] is not None:
                     continue
