@@ -174,8 +174,6 @@ def test_scancel_kills_at_once_what_takes_its_time_to_end(yard: Box, tmp_path: P
     script.chmod(0o755)
     number = yard.submit("-g", 1, "--class", "slow", "--retries", 3, script)
     until(lambda: "up" in yard("logs", number).out)
-    # One that is still starting, as far as the yard has heard, has its grace.
-    until(lambda: yard.wait(number, "RUNNING")["attempt_state"] == "RUNNING")
     done = yard("slurm", "scancel", "-s", "KILL", number)
     job = yard.wait(number, "CANCELLED")
 

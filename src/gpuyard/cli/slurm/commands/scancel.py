@@ -37,7 +37,7 @@ _NOT_SERVED = {
     "sibling": "there is no federation",
 }
 _REALTIME_MAX = 64
-_RUN = ("RUNNING", "SUSPENDED")
+_RUN, _STARTS = ("RUNNING", "SUSPENDED"), "CONFIGURING"
 
 
 def run(words: Sequence[str]) -> int:
@@ -58,9 +58,10 @@ def run(words: Sequence[str]) -> int:
     with Client() as yard:
         there = _found(yard, given, ids) if chosen or number else []
         running: list[int | str] = [job.label for job in there if job.state in _RUN]
+        # One that starts has its processes soon, and is waited for: it may have told its user that it is up.
+        starting: list[int | str] = [job.label for job in there if job.state == _STARTS]
         if number not in (0, signal.SIGKILL):
-            # One that starts has its processes soon, and is waited for: it may have told its user that it is up.
-            running = [job.label for job in there if job.state in (*_RUN, "CONFIGURING")]
+            running += starting
             _say(given, running, f"Signal {number} to")
             silent = _silent(ids, there, bounded=chosen)
             return _report(silent + _send(yard, given, running, number), given)
@@ -71,6 +72,7 @@ def run(words: Sequence[str]) -> int:
         if number:
             # A process that is to let a signal in later has to be there before the job is told to end.
             _send(yard, given, running, signal.SIGCONT)
+            running += _find_up(yard, given, starting)
         answers = [
             answer
             for first in range(0, len(labels), 10_000)
@@ -144,6 +146,18 @@ def _send(yard: Client, given: Read, labels: Sequence[int | str], number: int) -
             status = why.status if isinstance(why, Refused) else 409
             answers.append({"status": status, "label": label, "detail": why.message})
     return answers
+
+
+def _find_up(yard: Client, given: Read, starting: Sequence[int | str]) -> list[int | str]:
+    """Those of jobs that start that are up already. One that is not is waited for; then the others are not, too, for
+    the nodes of all of them may be long in coming.
+    """
+    found: list[int | str] = []
+    for label in starting:
+        if _send(yard, given, [label], signal.SIGCONT):
+            break
+        found.append(label)
+    return found
 
 
 def _ids(words: Sequence[str]) -> list[WantedJobs]:
