@@ -1,8 +1,11 @@
 """The local engine and jobs whose file system does not answer, or answers their user alone: they hold up nobody."""
 
 import os
+import signal
+import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -82,6 +85,55 @@ def test_a_job_of_another_user_that_hangs_on_its_way_into_its_fence_heeds_its_li
             rig.engine.start(EPOCH, [launch(rig, "y-1-1", recipe=recipe, limit_ms=400, grace_ms=100)])
             assert Outcome.TIMEOUT is ended(rig, "y-1-1").outcome
         assert 0 == rig.alive("y-1-1")
+        rig.close()
+
+
+@pytest.fixture
+def mounted() -> Iterator[Callable[[], list[str]]]:
+    """The machine's folders of temporary files are mounted, as /tmp of Debian 13 is; gives which of them still are."""
+    folders = ["/tmp", "/var/tmp"]
+
+    def there() -> list[str]:
+        lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
+        return [line.split()[4] for line in lines if line.split()[4] in folders]
+
+    before = there()
+    for folder in folders:
+        subprocess.run(["mount", "--bind", folder, folder], check=True)
+    yield there
+    for folder in folders:
+        if there().count(folder) > before.count(folder):
+            subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+@needs_root
+@pytest.mark.parametrize("how", ["limit", "cancelled", "killed"])
+def test_an_attempt_that_never_got_into_its_fence_leaves_the_machines_own_folders(
+    mounted: Callable[[], list[str]], how: str
+) -> None:
+    """At its end it took the machine's /tmp and /var/tmp away, for everybody, where they were mounted."""
+    before = mounted()
+    with TemporaryDirectory(dir="/tmp") as top:
+        os.chmod(top, 0o755)
+        rig, gone = LocalRig(Path(top)), Path(top, "gone")
+        gone.mkdir()
+        rig.keys.add("y-1-1")
+        with hung_mount(gone, taken=False) as hangs:
+            recipe = Recipe(argv=("true",), uid=OTHER, gid=OTHER, user=str(OTHER), cwd=str(gone))
+            limit_ms = 400 if how == "limit" else 0
+            rig.engine.start(EPOCH, [launch(rig, "y-1-1", recipe=recipe, limit_ms=limit_ms, grace_ms=100)])
+            patience.until(hangs)
+            if how == "killed":
+                # Whoever looks for the folder is the job's user, who may kill it.
+                for each in Path("/proc").glob("[0-9]*"):
+                    with suppress(OSError):
+                        if each.stat().st_uid == OTHER:
+                            os.kill(int(each.name), signal.SIGKILL)
+            elif how == "cancelled":
+                rig.engine.stop(EPOCH, [StopRequest("y-1-1", Outcome.CANCELLED, 100)])
+            outcomes = {"limit": Outcome.TIMEOUT, "cancelled": Outcome.CANCELLED, "killed": Outcome.NODE_FAIL}
+            assert outcomes[how] is ended(rig, "y-1-1").outcome
+        assert before == mounted()
         rig.close()
 
 

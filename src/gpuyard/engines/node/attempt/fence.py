@@ -48,6 +48,8 @@ _HIDEPID_SINCE = (5, 8)
 """Before this kernel `hidepid` is a setting of the whole machine and not of one mount."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_apart: List[int] = []
+"""The number of this process, or of the one it comes from, once it has a view of its own."""
 
 Kept = Tuple[str, int, bool]
 """What stays where it is: its path, a handle of it, and whether it is a folder."""
@@ -98,6 +100,7 @@ def follow(pid: int) -> None:
     fd = os.open("/proc/{}/ns/mnt".format(pid), os.O_RDONLY)
     try:
         _checked(_libc.setns(fd, _CLONE_NEWNS), "the view of another process")
+        _apart.append(os.getpid())
     finally:
         os.close(fd)
 
@@ -116,6 +119,7 @@ def unshare(user: bool = False) -> None:
         put("/proc/self/uid_map", "{0} {0} 1".format(uid))
         put("/proc/self/gid_map", "{0} {0} 1".format(gid))
     mount("none", "/", "", _MS_REC | _MS_SLAVE, "")
+    _apart.append(os.getpid())
 
 
 def leave_only(folder: str, names: Iterable[str]) -> None:
@@ -320,7 +324,12 @@ def _blamed_on(job: bool) -> Iterator[None]:
 
 
 def leave_temporary() -> None:
-    """Take the folders of temporary files away again, so that they can be removed."""
+    """Take the folders of temporary files away again, so that they can be removed.
+
+    A process that never got into its fence is in the machine's own view: there /tmp is everybody's.
+    """
+    if not _apart:
+        return
     for top in _TEMPORARY:
         if os.path.isdir(top) and not os.path.islink(top):
             _checked(_libc.umount2(os.fsencode(top), _MNT_DETACH), top)
