@@ -165,6 +165,20 @@ class PinMachine(YardMachine):
         self._pin_as_wanted(number, gpu, wanted, there)
         self.yard.step()
 
+    @precondition(lambda self: hasattr(self, "yard") and any(self.yard.state.nodes.slices_used.values()))
+    @rule(pick=picks, more=st.lists(picks, max_size=2), fewer=st.booleans())
+    def pin_beside(self, pick: int, more: list[int], fewer: bool) -> None:
+        """Somebody wants what runs on a GPU to be its layout, with some slices more or one fewer."""
+        rows = self.yard.state.nodes.slices_used
+        at = [(number, gpu) for number, row in sorted(rows.items()) for gpu in sorted(row) if row[gpu]]
+        number, gpu = at[pick % len(at)]
+        profiles = MIG_MODELS[self.yard.books.nodes[number].gpu_model].profiles
+        wanted = [place.profile for place in rows[number][gpu]]
+        del wanted[len(wanted) - fewer :]
+        wanted += [profiles[each % len(profiles)].name for each in more]
+        self._pin_as_wanted(number, gpu, wanted, ())
+        self.yard.step()
+
     def _pin_as_wanted(
         self, number: int, gpu: int, wanted: list[str], there: tuple[PlacedSlice, ...]
     ) -> None:
