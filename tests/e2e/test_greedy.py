@@ -2,6 +2,7 @@
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.api.edge.unread import ALL_MAX, UNREAD_MAX
+from gpuyard.api.handlers.streams import LOOK_S_MAX
 from gpuyard.wire.endpoints import READ_BYTES_MAX
 from harness.patience import patient, until
 from rigs.teams import CONFIG, ME
@@ -64,7 +66,8 @@ class Shared(Box):
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
     box = Shared(
-        tmp_path_factory.mktemp("greedy") / "yard", CONFIG.replace("  limits:", f"{READERS}  limits:")
+        tmp_path_factory.mktemp("greedy") / "yard",
+        CONFIG.replace("  limits:", f"{READERS}  limits:").replace("at_once: 100", "at_once: 1000"),
     )
     box.up()
     yield box
@@ -195,3 +198,28 @@ def test_many_users_that_read_nothing_leave_room_for_others(shared: Shared, long
         assert b"retry-after: 2" in refused.lower()
         assert b"overloaded" in refused
     until(lambda: len(shared.answer(tokens[0], "GET", path)) > READ_BYTES_MAX)
+
+
+def test_streams_that_nobody_reads_take_what_a_user_may_have(shared: Shared, tmp_path: Path) -> None:
+    """Each of 200 followers of a log held a piece of it, six times as long as JSON."""
+    server, carl, go = shared.note()["pid"], shared.token("carl"), tmp_path / "go"
+    command = ["bash", "-c", f"until [ -e {go} ]; do sleep 0.1; done; head -c 1000000 /dev/zero; sleep 600"]
+    said = shared.answer(carl, "POST", "/jobs", json.dumps({"command": command}).encode())
+    job = json.loads(said.partition(b"\r\n\r\n")[2])["id"]
+    with ExitStack() as opened:
+        path = f"/jobs/{job}/logs?follow=true"
+        streams = [shared.ask(opened, carl, "GET", path) for _ in range(200)]
+        assert {b"HTTP/1.1 200"} == {stream.recv(12) for stream in streams}
+        forget_peak(server)
+        before_mib = peak_mib(server)
+        go.touch()
+        until(lambda: len(shared.answer(carl, "GET", f"/jobs/{job}/logs?limit=1000000")) > 1_000_000)
+        # All of them have looked again by then.
+        time.sleep(2 * LOOK_S_MAX)
+        assert peak_mib(server) - before_mib < 3 * UNREAD_MAX / MIB
+        for stream in streams[1:]:
+            stream.close()
+        # What is left is read on where it stood.
+        got = 0
+        while got < 6 * 1_000_000:
+            got += len(streams[0].recv(1 << 20))

@@ -2,7 +2,8 @@
 
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from gpuyard.api.client import Client
 from gpuyard.cli.slurm.language.getopt import Grammar, Read, parse_option_table, read
@@ -69,18 +70,15 @@ def run(words: Sequence[str]) -> int:
         if not chosen:
             labels = [label for each in ids for label in each.labels()]
         _say(given, labels, "Terminating")
-        if number:
-            # A process that is to let a signal in later has to be there before the job is told to end.
-            _send(yard, given, running, signal.SIGCONT)
-            running += _find_up(yard, given, starting)
-        answers = [
-            answer
-            for first in range(0, len(labels), 10_000)
-            for answer in yard.ask_many("cancel", labels[first : first + 10_000])
-        ]
-        if number:
-            # They are cancelled; what cannot be killed from here has its grace.
-            _send(yard, given, running, number)
+
+        def cancel() -> list[object]:
+            return [
+                answer
+                for first in range(0, len(labels), 10_000)
+                for answer in yard.ask_many("cancel", labels[first : first + 10_000])
+            ]
+
+        answers = kill(cancel, partial(_send, yard, given), running, starting) if number else cancel()
     return _report(answers, given)
 
 
@@ -148,16 +146,27 @@ def _send(yard: Client, given: Read, labels: Sequence[int | str], number: int) -
     return answers
 
 
-def _find_up(yard: Client, given: Read, starting: Sequence[int | str]) -> list[int | str]:
-    """Those of jobs that start that are up already. One that is not is waited for; then the others are not, too, for
-    the nodes of all of them may be long in coming.
+def kill(
+    cancel: Callable[[], list[object]],
+    send: Callable[[Sequence[int | str], int], list[object]],
+    running: Sequence[int | str],
+    starting: Sequence[int | str],
+) -> list[object]:
+    """Cancel jobs and kill at once what runs of them; answers of the cancel. `send` sends jobs a signal, and gives
+    answers for those that got none.
     """
-    found: list[int | str] = []
+    # A process that is to let a signal in later has to be there before the job is told to end.
+    send(running, signal.SIGCONT)
+    up = [*running]
     for label in starting:
-        if _send(yard, given, [label], signal.SIGCONT):
+        # One that is not up yet is waited for, and then no other: nodes may be long in coming, for all of them.
+        if send([label], signal.SIGCONT):
             break
-        found.append(label)
-    return found
+        up.append(label)
+    answers = cancel()
+    # They are cancelled; what cannot be killed from here has its grace.
+    send(up, signal.SIGKILL)
+    return answers
 
 
 def _ids(words: Sequence[str]) -> list[WantedJobs]:
