@@ -28,10 +28,9 @@ from typing import NamedTuple
 from figures import publish, table
 
 from gpuyard.api.server.serving import tidy
-from gpuyard.control.duties.projections import duties
-from gpuyard.control.duties.rounds import Duties
+from gpuyard.control.duties.duty import Duties
+from gpuyard.control.duties.projections import PAUSE_S, Filler, duties
 from gpuyard.control.projections.ledger import Ledger
-from gpuyard.control.upkeep.projection_filler import PAUSE_S, Filler
 from gpuyard.control.views.accounts import read_accounts
 from gpuyard.ledger.accounts import DIMENSIONS
 from gpuyard.ledger.units import month_days, month_of

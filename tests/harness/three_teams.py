@@ -14,10 +14,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from gpuyard.config.reading import loads
+from gpuyard.control.duties.projections import Filler
+from gpuyard.control.duties.waits import WaitMeter
 from gpuyard.control.projections.ledger import Ledger
 from gpuyard.control.projections.waits import Waits
-from gpuyard.control.upkeep.projection_filler import Filler
-from gpuyard.control.upkeep.wait_recorder import WaitMeter
 from gpuyard.core.explain.budget_use import list_named_uses
 from gpuyard.engines.contract import Launch
 from gpuyard.ledger.units import month_days

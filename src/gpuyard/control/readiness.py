@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gpuyard.control.clock import Steady
-from gpuyard.control.duties.rounds import Duties
+from gpuyard.control.duties.duty import Duties
+from gpuyard.control.duties.reserve import Reserve
 from gpuyard.control.loop.leading import Leader, LeaderStatus
 from gpuyard.control.replica.replica import Replica
-from gpuyard.control.upkeep.reserve import Reserve
 from gpuyard.errors import YardError
 from gpuyard.wire.replies.people import DUTY_FAILS
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.commands.configs import Configurations
-from gpuyard.control.duties.rounds import Duties
+from gpuyard.control.duties.duty import Duties
 from gpuyard.control.reading.model import Model
 from gpuyard.control.replica.labels import row_label
 from gpuyard.control.serve import Yard

@@ -22,9 +22,12 @@ from gpuyard.control.clock import Steady, clock_ms
 from gpuyard.control.clock_record import ClockRecord
 from gpuyard.control.commands.configs import Configurations
 from gpuyard.control.commands.requests import RequestService
+from gpuyard.control.duties.duty import Duties
 from gpuyard.control.duties.logs import make_senders
+from gpuyard.control.duties.projections import Filler
 from gpuyard.control.duties.registry import DutyParts, duties_of
-from gpuyard.control.duties.rounds import Duties
+from gpuyard.control.duties.reserve import Reserve
+from gpuyard.control.duties.retention import Pruner
 from gpuyard.control.loop.leading import Leader
 from gpuyard.control.measures import Measures, find_cluster
 from gpuyard.control.notes import Notes
@@ -43,9 +46,6 @@ from gpuyard.control.replica.questions import QuestionRunner
 from gpuyard.control.replica.replica import Replica
 from gpuyard.control.starting import read_fleet, remember
 from gpuyard.control.upkeep.metering import Meter
-from gpuyard.control.upkeep.projection_filler import Filler
-from gpuyard.control.upkeep.reserve import Reserve
-from gpuyard.control.upkeep.retention import Pruner
 from gpuyard.control.upkeep.watching import Watch
 from gpuyard.control.views.views import Views
 from gpuyard.core.jobs.records import JobRecord

@@ -11,7 +11,7 @@ from gpuyard.wire.endpoints import Action, Endpoint
 
 if TYPE_CHECKING:
     from gpuyard.control.access.rights import Sight
-    from gpuyard.control.duties.rounds import RunningDuty
+    from gpuyard.control.duties.duty import RunningDuty
     from gpuyard.control.readings import Readings
 
 

@@ -24,7 +24,7 @@ from gpuyard.control.access.people_in_force import LOOK_S
 from gpuyard.control.access.rights import Right, Role
 from gpuyard.control.access.tokens import TokenService, WantedToken
 from gpuyard.control.duties import people
-from gpuyard.control.duties.rounds import Duties
+from gpuyard.control.duties.duty import Duties
 from gpuyard.engines.node.kernel.processes import read_stat
 from gpuyard.model.units import DAY_MS
 from gpuyard.wire.endpoints import ENDPOINTS

@@ -12,7 +12,7 @@ from gpuyard.config.values import Account
 from gpuyard.control.access.people import Person, UserDirectory
 from gpuyard.control.access.people_in_force import SHORT_BYTES, PeopleInForce
 from gpuyard.control.duties import people
-from gpuyard.control.duties.rounds import Duties
+from gpuyard.control.duties.duty import Duties
 from gpuyard.control.refusals import Overloaded
 from harness.steered import Steered, steered
 from rigs.teams import ADMIN, CONFIG, ME, Team, team

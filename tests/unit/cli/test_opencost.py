@@ -14,8 +14,8 @@ import yaml
 
 from gpuyard.cli import run as run_yard
 from gpuyard.control.access.rights import ALL, Sight
+from gpuyard.control.duties.projections import Filler
 from gpuyard.control.projections.ledger import Ledger
-from gpuyard.control.upkeep.projection_filler import Filler
 from gpuyard.errors import BadInput
 from gpuyard.ledger.bills import Sums
 from gpuyard.ledger.opencost import BooksTime, OpencostRow, compare_rows

@@ -12,8 +12,8 @@ import pytest
 
 from gpuyard.cli import run as run_yard
 from gpuyard.control.access.rights import ALL, Sight
+from gpuyard.control.duties.projections import Filler
 from gpuyard.control.projections.ledger import Ledger
-from gpuyard.control.upkeep.projection_filler import Filler
 from gpuyard.ledger.units import read_day
 from gpuyard.model import ConfigSet, NodeAdded, Settings, Ticked
 from gpuyard.model.units import DAY_MS

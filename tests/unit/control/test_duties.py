@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from gpuyard.control.access.rights import ALL
-from gpuyard.control.duties.duty import BackOff, Duty, DutyRecord, Turn
-from gpuyard.control.duties.rounds import LEAST_S, Duties, RunningDuty
+from gpuyard.control.duties.duty import LEAST_S, BackOff, Duties, Duty, DutyRecord, RunningDuty, Turn
 from gpuyard.control.options import Options
 from gpuyard.control.readings import Readings
 from gpuyard.control.serve import Yard

@@ -9,10 +9,10 @@ import pytest
 from gpuyard.config import ConfigError
 from gpuyard.config.reading import loads
 from gpuyard.control.commands.configs import Configurations, StartFile, put_start
+from gpuyard.control.duties.projections import Filler
 from gpuyard.control.fleet import choose_fleet
 from gpuyard.control.projections.ledger import Ledger
 from gpuyard.control.refusals import Impossible
-from gpuyard.control.upkeep.projection_filler import Filler
 from gpuyard.control.views.accounts import read_accounts
 from gpuyard.ledger.units import day_text, month_days
 from gpuyard.model.units import DAY_MS, HOUR_MS

@@ -12,10 +12,10 @@ import pytest
 
 from gpuyard.control.admission.wanted import make_job
 from gpuyard.control.commands.wishes import Gone
+from gpuyard.control.duties.projections import Filler
 from gpuyard.control.projections.ledger import Ledger, closed_day
 from gpuyard.control.refusals import Forbidden, Impossible, NotFound, Overloaded, Unacceptable
 from gpuyard.control.replica.labels import parse_label
-from gpuyard.control.upkeep.projection_filler import Filler
 from gpuyard.control.views.audit import read_audit
 from gpuyard.control.views.explanations import Explained
 from gpuyard.engines.contract import Recipe

@@ -11,11 +11,19 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from gpuyard.control.duties.reserve import FAILED, LOOK_S, duty
-from gpuyard.control.duties.rounds import RunningDuty
+from gpuyard.control.duties.duty import RunningDuty
+from gpuyard.control.duties.reserve import (
+    BESIDE,
+    FAILED,
+    FILE_BYTES,
+    FREE_BYTES_MIN,
+    FREE_FILES_MIN,
+    LOOK_S,
+    SPARES,
+    Reserve,
+    duty,
+)
 from gpuyard.control.places import SPARE_BYTES, DataDir
-from gpuyard.control.upkeep.reserve import FILE_BYTES, FREE_BYTES_MIN, FREE_FILES_MIN, Reserve
-from gpuyard.control.upkeep.spare_files import BESIDE, FILES
 from gpuyard.store import StoreFull, open_store
 from gpuyard.store.errors import explain
 
@@ -91,12 +99,12 @@ def test_files_are_kept_for_a_start_without_inodes_and_put_beside_its_databases(
     with open_store(tmp_path / "yard.db") as store:
         kept.keep_for(store)
         kept.look()
-        assert FILES == len(os.listdir(spares))
+        assert SPARES == len(os.listdir(spares))
         data.files = FREE_FILES_MIN - 1
         kept.look()
         with pytest.raises(StoreFull, match="no inode left: nothing new is taken in or started"):
             kept.check()
-        assert (False, True, FILES) == (kept.has_room(), path.exists(), len(os.listdir(spares)))
+        assert (False, True, SPARES) == (kept.has_room(), path.exists(), len(os.listdir(spares)))
         kept.close()
     beside = [tmp_path / f"yard.db{end}" for end in BESIDE]
     assert [True, True] == [each.exists() for each in beside], (
@@ -111,7 +119,7 @@ def test_files_are_kept_for_a_start_without_inodes_and_put_beside_its_databases(
     assert {each.stat().st_ino for each in beside} <= before
     with open_store(tmp_path / "yard.db") as store:
         assert store.head() >= 0
-    assert [True] * (FILES - 2) + [False] == [again.give_file() for _ in range(FILES - 1)]
+    assert [True] * (SPARES - 2) + [False] == [again.give_file() for _ in range(SPARES - 1)]
     assert [] == os.listdir(spares)
 
 

@@ -13,11 +13,18 @@ from subprocess import PIPE
 import pytest
 
 from gpuyard.control.clusters import Clusters
-from gpuyard.control.duties.retention import EVERY_S, duty
-from gpuyard.control.duties.rounds import RunningDuty
+from gpuyard.control.duties.duty import RunningDuty
+from gpuyard.control.duties.retention import (
+    EVERY_S,
+    PruneCursor,
+    Pruner,
+    PruneWish,
+    Tally,
+    duty,
+    parse_cursor,
+)
 from gpuyard.control.refusals import Removed, Unacceptable
 from gpuyard.control.replica.labels import attempt_key, parse_label
-from gpuyard.control.upkeep.retention import PruneCursor, Pruner, PruneWish, Tally, parse_cursor
 from gpuyard.engines.contract import Leftover
 from gpuyard.engines.machine.leftovers import REMOVED, Leftovers
 from gpuyard.model import ConfigSet, Retention
@@ -210,7 +217,7 @@ KILLED = """
 import os, select, signal, sys
 from gpuyard.control.clusters import Clusters
 from gpuyard.control.replica.replica import Replica
-from gpuyard.control.upkeep.retention import Pruner, PruneCursor, Tally, PruneWish
+from gpuyard.control.duties.retention import Pruner, PruneCursor, Tally, PruneWish
 from gpuyard.engines.machine.leftovers import Leftovers
 from gpuyard.store import open_store
 class Folders(Leftovers):

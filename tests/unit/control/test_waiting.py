@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from gpuyard.control.access.rights import ALL, Sight
+from gpuyard.control.duties.waits import WaitMeter
 from gpuyard.control.projections.waits import PART_MS, Waits
-from gpuyard.control.upkeep.wait_recorder import WaitMeter
 from gpuyard.control.views.past_waits import Waited, divided
 from gpuyard.engines.contract import Launch
 from gpuyard.engines.slurm.words.states import wait_cause

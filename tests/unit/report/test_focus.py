@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from gpuyard.control.access.rights import ALL, Sight
+from gpuyard.control.duties.projections import Filler
 from gpuyard.control.projections.ledger import Ledger
-from gpuyard.control.upkeep.projection_filler import Filler
 from gpuyard.errors import BadInput
 from gpuyard.ledger.units import month_days
 from gpuyard.model import (

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from gpuyard.control.access.rights import ALL, Sight
+from gpuyard.control.duties.projections import Filler
 from gpuyard.control.projections.fleet import Fleet
 from gpuyard.control.projections.ledger import Ledger
 from gpuyard.control.projections.waits import Waits
 from gpuyard.control.refusals import NotFound
-from gpuyard.control.upkeep.projection_filler import Filler
 from gpuyard.core.explain.budget_use import list_named_uses
 from gpuyard.errors import BadInput
 from gpuyard.ledger.units import month_days, read_day

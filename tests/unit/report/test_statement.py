@@ -13,10 +13,10 @@ import pytest
 from gpuyard.cli.commands import reports as commands
 from gpuyard.cli.line.options import PageOutput
 from gpuyard.control.access.rights import ALL, Sight
+from gpuyard.control.duties.projections import Filler
 from gpuyard.control.projections.ledger import Ledger
 from gpuyard.control.projections.waits import Waits
 from gpuyard.control.refusals import NotFound
-from gpuyard.control.upkeep.projection_filler import Filler
 from gpuyard.core.explain.budget_use import NamedUse
 from gpuyard.errors import BadInput
 from gpuyard.extras import install_text

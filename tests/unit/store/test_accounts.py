@@ -2,8 +2,8 @@
 
 from gpuyard.control.admission.entering import make_events
 from gpuyard.control.admission.wanted import Wanted
+from gpuyard.control.duties.projections import Filler
 from gpuyard.control.projections.ledger import Ledger
-from gpuyard.control.upkeep.projection_filler import Filler
 from gpuyard.control.views.accounts import find_touched, read_accounts, read_owed, told_of
 from gpuyard.ledger.units import GPU_HOUR, IDLE, UNMEASURED, month_days, month_of
 from gpuyard.model import (

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pydantic_core import to_json
 
+from gpuyard.control.duties.projections import PIECE_EVENTS, Filler
 from gpuyard.control.projections.fleet import Fleet
 from gpuyard.control.projections.following import Rows
 from gpuyard.control.projections.ledger import Ledger
-from gpuyard.control.upkeep.projection_filler import PIECE_EVENTS, Filler
 from gpuyard.ledger.jobs import JobBook
 from gpuyard.ledger.rows import NO_BLOCKS, Blocks, parted
 from gpuyard.model import (

@@ -15,10 +15,10 @@ import pytest
 from sqlalchemy import text
 
 from gpuyard.control.duties.forgetting import LOG_KEPT_MS, forget
+from gpuyard.control.duties.projections import CHECKPOINT_MS, LIVE_FACTS, Filler
 from gpuyard.control.projections import Projection, Rows
 from gpuyard.control.projections.following import expand_event
 from gpuyard.control.projections.ledger import Ledger
-from gpuyard.control.upkeep.projection_filler import CHECKPOINT_MS, LIVE_FACTS, Filler
 from gpuyard.ledger import rows as ledger_rows
 from gpuyard.model import (
     AttemptEnded,
@@ -40,7 +40,7 @@ NAME = GpuTime.name
 NOW_MS = 1_790_000_000_000
 KILLED = """
 import os, signal, sys
-from gpuyard.control.upkeep.projection_filler import Filler
+from gpuyard.control.duties.projections import Filler
 from gpuyard.store import open_store
 from gpuyard.store.tables import following
 sys.path.insert(0, sys.argv[4])

@@ -10,8 +10,8 @@ from gpuyard.api.edge.routes import Handlers, answer
 from gpuyard.api.edge.throttle import run_in_thread
 from gpuyard.api.handlers.reports import read_values
 from gpuyard.api.messages.schemas import PruneRequest, read_body
+from gpuyard.control.duties.retention import PruneCursor, PruneWish, parse_cursor
 from gpuyard.control.serve import Yard
-from gpuyard.control.upkeep.retention import PruneCursor, PruneWish, parse_cursor
 from gpuyard.log_lines import person_extra
 from gpuyard.model.units import SECOND_MS
 from gpuyard.wire import endpoints

@@ -21,10 +21,10 @@ from gpuyard.control.duties import (
     watch,
 )
 from gpuyard.control.duties.duty import Duty
+from gpuyard.control.duties.projections import Filler
+from gpuyard.control.duties.reserve import Reserve
+from gpuyard.control.duties.retention import Pruner
 from gpuyard.control.replica.replica import Replica
-from gpuyard.control.upkeep.projection_filler import Filler
-from gpuyard.control.upkeep.reserve import Reserve
-from gpuyard.control.upkeep.retention import Pruner
 from gpuyard.control.upkeep.watching import Watch
 from gpuyard.core.explain.causes import Elsewhere
 from gpuyard.shipping.contract import Sends

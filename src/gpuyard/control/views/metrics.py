@@ -9,12 +9,12 @@ from typing import Any
 
 from gpuyard import __version__
 from gpuyard.control.access.rights import Sight
-from gpuyard.control.duties.rounds import Duties
+from gpuyard.control.duties.duty import Duties
+from gpuyard.control.duties.projections import Filler
 from gpuyard.control.reading.publisher import Publisher
 from gpuyard.control.reading.queue_counts import QueueCounts
 from gpuyard.control.replica.labels import current_key
 from gpuyard.control.replica.replica import Replica
-from gpuyard.control.upkeep.projection_filler import Filler
 from gpuyard.control.upkeep.watching import Watch
 from gpuyard.control.views import scheduler_metrics as scheduler
 from gpuyard.control.views.scheduler_metrics import NodeNames, Standing, counter_lines, gauge_lines

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from gpuyard.control.access.rights import Sight
-from gpuyard.control.duties.rounds import RunningDuty
+from gpuyard.control.duties.duty import RunningDuty
 from gpuyard.control.reading.plain_views import node_state
 from gpuyard.control.reading.queue_counts import Key
 from gpuyard.control.replica.labels import node_key

@@ -7,6 +7,7 @@ thousand waiting jobs: rows, not mappings, and the reason of each from the last 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 from gpuyard.control.access.rights import ALL, Sight
+from gpuyard.control.duties.retention import ENVIRONMENTS, SCRIPTS, removed_text
 from gpuyard.control.reading.model import Said, no_reason
 from gpuyard.control.reading.overview import make_overview
 from gpuyard.control.reading.plain_views import (
@@ -24,7 +25,6 @@ from gpuyard.control.refusals import Impossible, NotFound, Refusal, Removed
 from gpuyard.control.replica.labels import Label, find_foreign, find_live, match_ended, parse_label, row_label
 from gpuyard.control.replica.questions import QuestionContext, QuestionRunner, Think
 from gpuyard.control.replica.replica import Replica
-from gpuyard.control.upkeep.retention import ENVIRONMENTS, SCRIPTS, removed_text
 from gpuyard.control.views.explanations import unknown_job, why_view
 from gpuyard.control.views.queue_list import EVERYTHING, OWN_MAX, PIECE, Filter, QueueList
 from gpuyard.control.views.request_again import rebuild_request
