@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Annotated
 
-from gpuyard.api.connecting.surroundings import current_folder
+from gpuyard.api.client import current_folder
 from gpuyard.cli.line.options import Argument, Option
 from gpuyard.errors import BadInput
 

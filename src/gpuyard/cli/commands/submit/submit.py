@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from gpuyard.api.connecting.surroundings import current_folder
+from gpuyard.api.client import current_folder
 from gpuyard.cli.commands.submit import jobfields as f
 from gpuyard.cli.commands.submit.scripts import (
     is_file_to_read,

@@ -151,7 +151,7 @@ def take(options: Sequence[str], name: str, text: str, arguments: tuple[str, ...
 
 def build_request(taken: "Intake") -> dict[str, Any]:
     """The job for the wire, with the environment that goes along."""
-    from gpuyard.api.connecting.surroundings import collect_environment
+    from gpuyard.api.client import collect_environment
     from gpuyard.cli.slurm.commands.folding import fold_onto_node
 
     folded = fold_onto_node(taken)

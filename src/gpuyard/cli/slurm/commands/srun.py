@@ -128,7 +128,7 @@ def _warn(given: Read) -> None:
 
 def _asked(given: Read, nodes: int = 0) -> tuple["Intake", dict[str, Any]]:
     """The options as they were read and as they are sent; with another number of nodes, where one is given."""
-    from gpuyard.api.connecting.surroundings import collect_environment
+    from gpuyard.api.client import collect_environment
     from gpuyard.cli.slurm.commands.folding import fold_into_gang
 
     own = {option.name for option in _OWN}
