@@ -8,7 +8,7 @@ import pytest
 
 from gpuyard.control.access import people
 from gpuyard.control.access.people import Person
-from gpuyard.control.admission.crowding import Crowd, Crowding
+from gpuyard.control.admission.entering import Crowd, Crowding
 from gpuyard.control.admission.wanted import make_job
 from gpuyard.control.reading.overview import make_fleet, make_overview
 from gpuyard.control.refusals import Impossible

@@ -13,7 +13,7 @@ from gpuyard.control.access.oidc import Provider
 from gpuyard.control.access.people import NO_UID, Person
 from gpuyard.control.access.rights import list_allowed
 from gpuyard.control.access.tokens import TokenService, WantedToken, token_view
-from gpuyard.control.admission.tenants import find_home
+from gpuyard.control.admission.admit import find_home
 from gpuyard.control.refusals import Impossible
 from gpuyard.control.serve import Yard
 from gpuyard.model.units import DAY_MS

@@ -11,9 +11,10 @@ from typing import Any
 
 from gpuyard.control.access.people import Person, RunAs, run_as
 from gpuyard.control.admission.admit import Admission
-from gpuyard.control.admission.crowding import Crowd, Crowding
 from gpuyard.control.admission.dependencies import Resolved, look_up, resolve
 from gpuyard.control.admission.entering import (
+    Crowd,
+    Crowding,
     make_events,
     make_recipe_blob,
     make_reply,
