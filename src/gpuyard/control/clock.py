@@ -4,15 +4,22 @@ Events never go back in time. Where the machine's clock was set forward and back
 one and the same time, and every job would seem to take no time at all. So time goes on from the latest that was told,
 by a clock that cannot be set, until the machine's own has caught up. Nor does it follow one that was set ahead before
 the log says so (`ClockSet`): else all that runs would have run for a time that never was.
+
+How the time of the log stood to the clock that cannot be set is kept from one server to the next (`ClockRecord`).
 """
 
 import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
+from gpuyard.engines.machine import files, processes
+from gpuyard.errors import error_text
 from gpuyard.quantities import span_words
 
 _log = logging.getLogger(__name__)
@@ -29,6 +36,8 @@ PARTED_MS = 5_000
 """A clock that is set by more than this between two looks is told of."""
 TOLD_MS = 3_600_000
 """How long it is told of."""
+SLACK_MS = 1_000
+"""How far the clocks may have parted before the record of how they stood is written again."""
 
 
 def clock_ms() -> int:
@@ -117,3 +126,56 @@ class Steady:
             self._told_ms = reckoned_ms if self.ahead_ms else max(wall_ms, reckoned_ms)
             self._at_ms = elapsed_ms
             return self._told_ms
+
+
+class ClockRecord:
+    """How the clocks stood, for the next server. One server's, in one file; used by one thread at a time.
+
+    A clock that was set while no server ran looks like time that passed, unless the next server knows how much did: by
+    the clock of the machine since its boot, from the moment that is written here. After a boot, or on another machine,
+    nobody knows, and the machine's clock counts. The record need not outlive the machine: it is written again only
+    where the clocks have parted by more than a second.
+    """
+
+    def __init__(self, path: Path, yard: str, boot_id: Callable[[], str] = processes.boot_id) -> None:
+        """`yard` is the name in the store: another yard's log has another time."""
+        self._path = str(path)
+        self._of = {"yard": yard, "boot": boot_id()}
+        self._kept: tuple[int, ...] = ()
+        self._unable = False
+
+    def found(self, skipped_ms: int, elapsed_ms: Callable[[], int] = since_boot_ms) -> Instant | None:
+        """Where the clocks stood when it was written, by a log that left out so much; None: it is not known."""
+        said: dict[str, Any] = {}
+        with suppress(OSError):
+            said = files.read(self._path) or {}
+        if {name: said.get(name) for name in self._of} != self._of:
+            return None
+        names = ("log_ms", "wall_ms", "elapsed_ms", "skipped_ms")
+        numbers: list[int] = [said[name] for name in names if type(said.get(name)) is int]
+        if len(numbers) < len(names):
+            return None
+        log_ms, wall_ms, at_ms, left_out_ms = numbers
+        if at_ms > elapsed_ms():
+            return None
+        # Another server may have written since that a clock was set.
+        return Instant(log_ms + skipped_ms - left_out_ms, wall_ms, at_ms)
+
+    def keep(self, clock: Steady, skipped_ms: int) -> None:
+        """Write where the clocks stand, if that is new."""
+        if clock.ahead_ms:
+            # The log has not said so yet; a server that comes after this one is to find out.
+            return
+        now = clock.instant
+        stand = (now.log_ms - now.elapsed_ms, now.wall_ms - now.elapsed_ms, skipped_ms)
+        if self._kept and all([abs(a - b) < SLACK_MS for a, b in zip(stand, self._kept, strict=True)]):
+            return
+        said = {"log_ms": now.log_ms, "wall_ms": now.wall_ms, "elapsed_ms": now.elapsed_ms}
+        try:
+            files.overwrite(self._path, {**self._of, **said, "skipped_ms": skipped_ms})
+        except OSError as error:
+            if not self._unable:
+                _log.info("how the clocks stand is not kept for the next start: %s", error_text(error))
+            self._unable = True
+            return
+        self._kept, self._unable = stand, False

@@ -17,9 +17,8 @@ from gpuyard.control.access.oidc import Provider
 from gpuyard.control.access.people import find_person
 from gpuyard.control.access.people_in_force import PeopleInForce
 from gpuyard.control.access.tokens import TokenService
-from gpuyard.control.attempts import Attempts
-from gpuyard.control.clock import Steady, clock_ms
-from gpuyard.control.clock_record import ClockRecord
+from gpuyard.control.attempts import Attempts, Measures, find_cluster
+from gpuyard.control.clock import ClockRecord, Steady, clock_ms
 from gpuyard.control.commands.configs import Configurations
 from gpuyard.control.commands.requests import RequestService
 from gpuyard.control.duties.duty import Duties
@@ -29,7 +28,6 @@ from gpuyard.control.duties.registry import DutyParts, duties_of
 from gpuyard.control.duties.reserve import Reserve
 from gpuyard.control.duties.retention import Pruner
 from gpuyard.control.loop.leading import Leader
-from gpuyard.control.measures import Measures, find_cluster
 from gpuyard.control.notes import Notes
 from gpuyard.control.open_engines import OpenEngines, fork_spare_process
 from gpuyard.control.options import Options

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuyard.control.attempts import Attempts
+from gpuyard.control.attempts import Attempts, Measures
 from gpuyard.control.clusters import Clusters
-from gpuyard.control.measures import Measures
 from gpuyard.control.refusals import Impossible
 from gpuyard.control.replica.labels import parse_label
 from gpuyard.engines.contract import Usage

@@ -13,8 +13,7 @@ from gpuyard.api.edge.peers import PERSON
 from gpuyard.api.server.app import _health
 from gpuyard.control.access.people import find_person
 from gpuyard.control.admission.wanted import make_job
-from gpuyard.control.clock import Instant, Steady, clock_ms, since_boot_ms
-from gpuyard.control.clock_record import ClockRecord
+from gpuyard.control.clock import ClockRecord, Instant, Steady, clock_ms, since_boot_ms
 from gpuyard.control.commands.configs import StartFile
 from gpuyard.control.loop.leading import Leader
 from gpuyard.control.loop.observe import attempt_events

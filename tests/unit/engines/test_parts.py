@@ -38,7 +38,6 @@ def test_a_supervisor_is_made_of_what_visits_and_images_need_and_of_little_else(
         "gpuyard.engines.local.attempt.cgroups",
         "gpuyard.engines.local.attempt.devices",
         "gpuyard.engines.local.attempt.room",
-        "gpuyard.engines.local.attempt.sealing",
         "gpuyard.engines.local.attempt.supervisor",
         "gpuyard.engines.local.attempt.tasks",
         "gpuyard.engines.local.attempt.v1",

@@ -12,8 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpuyard.engines.contract import Permanent
-from gpuyard.engines.local.attempt.sealing import LOG_BYTES_MAX
-from gpuyard.engines.local.attempt.supervisor import CLAIMED, TAKEN
+from gpuyard.engines.local.attempt.supervisor import CLAIMED, LOG_BYTES_MAX, TAKEN
 from gpuyard.engines.local.own_code import own_code
 from gpuyard.engines.machine import files, processes
 from gpuyard.engines.machine.epochs import OneLeader

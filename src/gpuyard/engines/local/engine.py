@@ -31,7 +31,7 @@ from gpuyard.engines.contract import (
     Whereabouts,
     offset_of,
 )
-from gpuyard.engines.local import cores, forgetting, outputs, topology, translate
+from gpuyard.engines.local import cores, outputs, topology, translate
 from gpuyard.engines.local.attempt import cgroups, v1
 from gpuyard.engines.local.client import Data, Spawner, is_accepted
 from gpuyard.engines.local.fencing import MEANS, Fencing, Groups, needed_by_all
@@ -580,7 +580,7 @@ class LocalEngine:
                     continue
                 folder = self._data.attempt(key)
                 try:
-                    forgetting.keep_output(folder, self._leftovers.out)
+                    outputs.keep_output(folder, self._leftovers.out)
                     self._trimmer.trim(folder)
                     # In one step: at any time the key is in one of the two places and so cannot start again.
                     os.rename(folder, self._data.kept(key))

@@ -3,7 +3,7 @@
 A job writes straight into its file, so nothing between it and the disk can hold its output back. Instead a hole is
 punched into the file while it grows: the beginning and the end stay, the middle is given back to the disk. Bytes keep
 their offsets, so a reader that follows the log goes on where it was. The hole is noted before it is punched, so that it
-is never read as output.
+is never read as output. Once the end of an attempt is in the log, its output and a trace of it stay.
 """
 
 import ctypes
@@ -15,11 +15,14 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from gpuyard.engines.contract import LogPiece
+from gpuyard.engines.local.attempt import room
 from gpuyard.engines.local.client import Data
 from gpuyard.engines.machine import files
 from gpuyard.engines.machine.files import read_own
 from gpuyard.engines.machine.launches import find_key_flaw
 from gpuyard.engines.machine.readers import Readers
+from gpuyard.engines.node import files as node_files
+from gpuyard.engines.node.visits import frames
 from gpuyard.errors import error_text
 
 NOTE = "cut.json"
@@ -28,6 +31,22 @@ _HEAD_PART, _TAIL_PART = 8, 2
 _LINE_BYTES_MAX = 64 * 1024
 """How far to look for a line break, to cut between lines."""
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
+
+_USELESS = frozenset(
+    {
+        files.WORK,
+        files.SCRIPT,
+        files.RUNNING,
+        files.HALT,
+        files.HALT_SPARE,
+        files.FREEZE,
+        room.ROOM,
+        room.NAMES,
+        frames.SOCKET,
+        node_files.WISH,
+    }
+)
+"""Files that are not needed once an attempt has ended."""
 
 _log = logging.getLogger(__name__)
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -168,3 +187,16 @@ def strip(folder: str) -> None:
         name: plan[name] for name in ("stdout", "stderr", "cwd", "uid", "gid") if name in plan
     }
     files.replace(os.path.join(folder, files.LAUNCH), kept)
+
+
+def keep_output(folder: str, aside: str) -> None:
+    """Remove all else of an ended attempt, and take its log from its user; what may be a lot is put aside."""
+    names = os.listdir(folder)
+    if files.WORK not in names:
+        strip(folder)
+    for name in names:
+        if name in _USELESS:
+            os.unlink(os.path.join(folder, name))
+    if any([name in room.FOLDERS for name in names]):
+        room.clear(folder, aside)
+    seal(folder)

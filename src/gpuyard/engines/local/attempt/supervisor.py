@@ -3,32 +3,46 @@
 Commands reach it as files in the attempt's folder, announced by SIGUSR1; news goes out the same way. So nothing is lost
 if the server dies, and a server that comes back finds everything. Only the standard library, and little of it: there is
 one of these processes for every running attempt.
+
+A supervisor is whole before it enters a job's view of the file system: from then on it loads no code. Behind a fence a
+path may lead to files of the job's own, and a supervisor of root that imported one of them would run it as root. An
+upgrade takes the files away under the jobs that run. So the process that forks supervisors loads all that any of them
+will ever need, also what Python and the C library would load when it is first used, and then gives up the means to load
+more (`seal`). What is missing after that is an error where it is missed, and no file is looked for.
 """
 
+import array
+import codecs
 import gc
 import os
+import pwd
 import resource
 import signal
 import socket
+import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from types import TracebackType
 from typing import Any
 
 from gpuyard.engines.local.attempt import room, v1
 from gpuyard.engines.local.attempt.cgroups import Cgroup
 from gpuyard.engines.local.attempt.devices import refuse
-from gpuyard.engines.local.attempt.sealing import note, report_errors, seal
 from gpuyard.engines.local.attempt.tasks import Fenced, become_looker, enter_fence, own_output
 from gpuyard.engines.machine import files, peeking, processes
 from gpuyard.engines.node.attempt.crew import Crew
 from gpuyard.engines.node.attempt.fence import UNFENCED
 from gpuyard.engines.node.attempt.runner import NEVER, Runner, insist, now_ms, steady_ms
 from gpuyard.engines.node.attempt.tasks import Failure
+from gpuyard.engines.node.containers import image, podman, runtimes
 from gpuyard.engines.node.files import WISH
 from gpuyard.engines.node.kernel.processes import adopt_orphans
-from gpuyard.errors import error_text
+from gpuyard.engines.node.visits import copying, inside, keeper, visitors
+from gpuyard.errors import error_text, printable_text
 
 SIGNALS = (signal.SIGCHLD, signal.SIGUSR1)
 """Blocked from before the claim on, and taken one at a time."""
@@ -40,6 +54,15 @@ UNLIMITED = "cannot set limits"
 """How the reason begins of an attempt that was not run for want of them."""
 NO_ROOM = "has no room to start"
 """The same where the disk is full, or a quota: it is none of the job's failures."""
+NEEDED = (array, copying, image, inside, keeper, podman, runtimes, subprocess, visitors)
+"""What is imported where it is first needed: by visits, by jobs in images, and by Python itself to send descriptors."""
+_CODECS = ("ascii", "latin-1", "utf-8")
+LOG_BYTES_MAX = 1 << 20
+"""Of the log of supervisors. One that has grown to this is put aside when the next spawner is started."""
+_ERROR_CHARS_MAX = 300
+_PLACES_MAX = 30
+_WITHOUT_FILES = ("BuiltinImporter", "FrozenImporter")
+"""These find only what is in the program of Python itself."""
 _WAIT_S_MAX = 3600.0
 _LOOK_S = 5.0
 """How often to look for a checkpoint outside the engine's folder."""
@@ -368,7 +391,7 @@ def spawn() -> None:
     Standard input is a socket to the engine. One message is the folder of one attempt; the supervisor forked for it
     answers on the same socket. This process ends when the engine does; supervisors do not, since they are in sessions
     of their own. Started as `python -I -S -c "…" [GROUP]`, without site-packages; all of them live in that cgroup. What
-    they need is loaded here, once, and they load nothing themselves (`sealing.py`).
+    they need is loaded here, once, and they load nothing themselves (`seal`).
     """
     report_errors()
     # Blocked before any fork, so that no supervisor can get a signal before it listens.
@@ -403,3 +426,48 @@ def spawn() -> None:
                 sys.excepthook(*sys.exc_info())
             finally:
                 os._exit(code)
+
+
+def report_errors() -> None:
+    """Have every error written down in one form, whenever it comes."""
+    # To show a line of the source its file would be opened.
+    sys.excepthook = report
+    threading.excepthook = lambda told: report(told.exc_type, told.exc_value, told.exc_traceback)
+    sys.unraisablehook = lambda told: report(told.exc_type, told.exc_value, told.exc_traceback)
+
+
+def seal() -> None:
+    """Load what is loaded on first use; then nothing more, in this process and in all that it forks."""
+    for name in _CODECS:
+        codecs.lookup(name)
+    # The C library has its sources of users in files of their own.
+    with suppress(KeyError):
+        os.getgrouplist(pwd.getpwuid(os.geteuid()).pw_name, os.getegid())
+    warnings.simplefilter("ignore")
+    sys.meta_path[:] = [each for each in sys.meta_path if getattr(each, "__name__", "") in _WITHOUT_FILES]
+    sys.path.clear()
+    sys.path_hooks.clear()
+    sys.path_importer_cache.clear()
+
+
+def report(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+    """Write down an error and where it was, without a look at any file."""
+    places = []
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        places.append(f"{code.co_filename}:{trace.tb_lineno} {code.co_name}")
+        trace = trace.tb_next
+    if len(places) > _PLACES_MAX:
+        places = [*places[: _PLACES_MAX // 2], "…", *places[-_PLACES_MAX // 2 :]]
+    note(f"{kind.__name__}: {error}", places)
+
+
+def note(what: str, places: Sequence[str] = ()) -> None:
+    """Write down what went wrong, and where."""
+    when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    line = f"{when} ERROR supervisor {os.getpid()}: {printable_text(what, _ERROR_CHARS_MAX)}"
+    text = "\n".join([line, *[f"    | {printable_text(place, _ERROR_CHARS_MAX)}" for place in places], ""])
+    with suppress(OSError):
+        # A job that makes its supervisor fail over and over fills no disk.
+        if os.fstat(2).st_size < LOG_BYTES_MAX:
+            os.write(2, text.encode("utf-8", "backslashreplace"))
