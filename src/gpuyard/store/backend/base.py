@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from gpuyard.store.backend.leader import Lease, LeaseHolder
-from gpuyard.store.errors import StoreBusy, StoreDamaged, StoreError, StoreFull, translate_errors
+from gpuyard.store.errors import StoreBusy, StoreDamaged, StoreError, StoreFull, explain
 from gpuyard.store.migrate import migrate
 from gpuyard.store.schema import COUNTERS
 
@@ -175,12 +175,12 @@ class Backend(ABC):
     def explained(self) -> Iterator[None]:
         """Errors of the database inside come out as ours, and damage is remembered."""
         try:
-            with translate_errors(self.place):
-                yield
-        except StoreDamaged as error:
-            if isinstance(error.__cause__, SQLAlchemyError):
-                self.spoil(error)
-            raise
+            yield
+        except SQLAlchemyError as error:
+            found = explain(error, self.place)
+            if isinstance(found, StoreDamaged):
+                self.spoil(found)
+            raise found from error
 
     @abstractmethod
     def spoil(self, damage: StoreDamaged) -> None:
