@@ -57,7 +57,7 @@ class Readings:
     @property
     def leads(self) -> bool:
         """Whether this server leads."""
-        return self._yard.epoch() is not None
+        return self._yard.leader.epoch() is not None
 
     @property
     def now_ms(self) -> int:

@@ -192,12 +192,12 @@ class Yard:
             self.reserve.has_room,
             lambda node: find_cluster(replica, node),
             self.options.look_s,
-            Meter(replica, self.epoch, log_ms=self._clock),
+            Meter(replica, self.leader.epoch, log_ms=self._clock),
         )
         self.shippers = make_senders(self.fleet.sinks, self.data.shipping, replica, self.engines, now_ms)
         parts = DutyParts(
             replica=replica,
-            epoch=self.epoch,
+            epoch=self.leader.epoch,
             now_ms=now_ms,
             log_ms=self._clock,
             reserve=self.reserve,
@@ -211,7 +211,7 @@ class Yard:
             elsewhere=self.opened.cause,
             shared=self.options.shared,
         )
-        self.duties = Duties(duties_of(parts), self.epoch)
+        self.duties = Duties(duties_of(parts), self.leader.epoch)
         self._undo.append(self.duties.close)
 
     def _open_answers(self) -> None:
@@ -260,11 +260,6 @@ class Yard:
     def notes(self) -> tuple[str, ...]:
         """What people should know about this yard, in sentences."""
         return self._notes.all(self.leader.note, self.opened.behind)
-
-    def epoch(self) -> int | None:
-        """The epoch of this process while it leads."""
-        standing = self.leader.standing
-        return standing.epoch if standing.leads else None
 
     def valid_ms(self) -> int:
         """The time by which tokens end: the machine's, and where its clock is behind, the time that has passed."""

@@ -183,7 +183,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
     with team(folder, OPEN) as yard:
         yard.until(lambda: yard.yard.store.configs.version() is not None)
         # As on a shared store.
-        renewing = Duties(people.duties(yard.yard.people, shared=True), yard.yard.epoch)
+        renewing = Duties(people.duties(yard.yard.people, shared=True), yard.yard.leader.epoch)
         renewing.start()
         made = Places(yard, folder)
         with made.listener:

@@ -151,6 +151,10 @@ class Leader:
             if thread.is_alive():
                 thread.join(timeout=30)
 
+    def epoch(self) -> int | None:
+        """The epoch of this process while it leads."""
+        return self.standing.epoch if self.standing.leads else None
+
     def wake(self) -> None:
         """Something happened: look."""
         self._wake.set()
