@@ -6,7 +6,7 @@ import pytest
 
 from gpuyard.control.wording import help_flags, help_text, remedies_text
 from gpuyard.core import Explanation, Policy, explain
-from gpuyard.core.estimate.estimate import estimate_starts
+from gpuyard.core.estimate.estimate import estimate
 from gpuyard.core.explain.suggestions import Help
 from gpuyard.core.explain.why import explain_why as judged_why
 from gpuyard.core.jobs.queue import count_ahead, walk_in_order
@@ -420,7 +420,7 @@ def test_an_estimate_says_when_it_counts_only_some_of_those_ahead() -> None:
         yard.submit(1, limit_ms=HOUR_MS)
     job = yard.submit(1, limit_ms=HOUR_MS)
 
-    assert 201 * HOUR_MS == estimate_starts(yard.state, yard.policy, 0, job)
+    assert 201 * HOUR_MS == estimate(yard.state, yard.policy, 0, yard.state.jobs[job]).at_ms
     assert why(yard, job).how.endswith("only the first 200 of 250 jobs ahead are counted, so it may be later")
 
 
@@ -431,7 +431,6 @@ def test_nothing_is_foretold_from_a_job_without_a_time_limit() -> None:
     found = why(yard, yard.submit(8, limit_ms=HOUR_MS))
 
     assert (None, "it waits for job 1, which has no time limit") == (found.start_ms, found.how)
-    assert None is estimate_starts(yard.state, yard.policy, 0, 99)
 
 
 def test_in_strict_order_nobody_is_expected_before_those_ahead() -> None:
@@ -440,8 +439,10 @@ def test_in_strict_order_nobody_is_expected_before_those_ahead() -> None:
     yard.submit(8, limit_ms=HOUR_MS)
     small = yard.submit(1, limit_ms=MINUTE_MS)
 
-    assert 2 * HOUR_MS == estimate_starts(yard.state, yard.policy, 0, small)
-    assert 0 == estimate_starts(yard.state, registry.build(registry.PRESETS["fifo"]), 0, small)
+    assert 2 * HOUR_MS == estimate(yard.state, yard.policy, 0, yard.state.jobs[small]).at_ms
+    assert (
+        0 == estimate(yard.state, registry.build(registry.PRESETS["fifo"]), 0, yard.state.jobs[small]).at_ms
+    )
 
 
 @pytest.mark.parametrize("policy", registry.PRESETS)

@@ -6,7 +6,7 @@ import pytest
 
 from gpuyard.control.access.people import RunAs
 from gpuyard.control.admission.entering import set_share_owner
-from gpuyard.core.estimate.estimate import estimate_starts
+from gpuyard.core.estimate.estimate import estimate
 from gpuyard.core.explain.why import explain_why
 from gpuyard.core.state.dump import canonical, derived, dump, load
 from gpuyard.model import Ask, EndJobs, Mig, Milli, Settings, Whole
@@ -37,7 +37,7 @@ def test_who_finds_only_the_gpus_of_others_waits_and_is_told_why() -> None:
     here.step()
     waits = here.submit(share("bo"), limit_ms=1000)
     assert [] == here.started(here.step())
-    assert 50_000 == estimate_starts(here.state, here.policy, here.now_ms, waits)
+    assert 50_000 == estimate(here.state, here.policy, here.now_ms, here.state.jobs[waits]).at_ms
     (reason,) = explain_why(here.state, here.policy, waits, here.now_ms).reasons
     assert (
         "only beside shares of other users, and shares of one GPU belong to one user (mps_users)"

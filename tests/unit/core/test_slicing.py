@@ -5,7 +5,7 @@ import random
 import pytest
 
 from gpuyard.core import State, apply, decide
-from gpuyard.core.estimate.estimate import estimate_starts
+from gpuyard.core.estimate.estimate import estimate
 from gpuyard.core.explain.admission import impossible_reason
 from gpuyard.core.fleet.mig_geometry import PlacedSlice, charge_of
 from gpuyard.core.fleet.mig_placing import count_whole_free
@@ -133,7 +133,7 @@ def test_who_waits_for_a_whole_gpu_is_promised_one_that_is_cut() -> None:
     assert [job] == here.started(here.step())
     waits = here.submit(1, limit_ms=1000)
     assert [] == here.started(here.step())
-    assert 50_000 == estimate_starts(here.state, here.policy, here.now_ms, waits)
+    assert 50_000 == estimate(here.state, here.policy, here.now_ms, here.state.jobs[waits]).at_ms
     # A slice that would still be there then is not cut in between; one that is over by then is.
     late, early = (
         here.submit(ask(Mig(1, "1g.18gb")), limit_ms=60_000),

@@ -33,14 +33,8 @@ class Estimate(NamedTuple):
     how: str
 
 
-def estimate_starts(state: State, policy: Policy, now_ms: int, job_id: int) -> int | None:
-    """When a job will start (or did); None if unknown."""
-    record = state.jobs.get(job_id)
-    return None if record is None else estimate(state, policy, now_ms, record).at_ms
-
-
 def estimate(state: State, policy: Policy, now_ms: int, record: JobRecord) -> Estimate:
-    """The same, with the reasoning."""
+    """When a job will start (or did), and how that was found."""
     if record.state is not JobState.PENDING:
         return Estimate(record.started_ms, f"it started {span_words(now_ms - record.started_ms)} ago")
     if record.held:

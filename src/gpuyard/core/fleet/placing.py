@@ -6,7 +6,7 @@ a GPU and for gangs.
 
 from collections.abc import Callable, Iterable, Iterator
 
-from gpuyard.core.fleet.bits import choose_gpus, each, lowest_bit, positions
+from gpuyard.core.fleet.bits import choose_gpus, each, positions
 from gpuyard.core.fleet.kinds import Kind
 from gpuyard.core.fleet.mig_placing import place_slices
 from gpuyard.core.fleet.nodes import Nodes, find_barred
@@ -261,21 +261,3 @@ def placer(single: Placer, share: Placer, slices: Placer = place_slices) -> Plac
         return by_form[shape.form](nodes, shape, way, among)
 
     return place
-
-
-__all__ = [
-    "Placer",
-    "Ranker",
-    "gang",
-    "grant_tasks",
-    "has_room",
-    "lowest_bit",
-    "place_best_fit",
-    "place_first_fit",
-    "placer",
-    "share_best_fit",
-    "share_candidates",
-    "share_first_fit",
-    "share_gpus",
-    "share_grant",
-]

@@ -1,5 +1,6 @@
 """Asks compiled against the fleet: the kinds of node that could serve them, and the number of tasks per node."""
 
+from gpuyard.core.fleet.bits import lowest_bit
 from gpuyard.core.fleet.kinds import Kind
 from gpuyard.core.fleet.mig_geometry import gpus_on
 from gpuyard.core.fleet.nodes import Nodes
@@ -75,12 +76,12 @@ class Shapes:
         members = kind.members & among
         if not members:
             return None
-        if ask.models and (not kind.gpus or nodes.node[_first(members)].gpu_model not in ask.models):
+        if ask.models and (not kind.gpus or nodes.node[lowest_bit(members)].gpu_model not in ask.models):
             # A node without GPUs has no GPU model, whatever it is called.
             return None
         gpus = shape.gpus
         if shape.profile:
-            geometry = MIG_MODELS.get(nodes.node[_first(members)].gpu_model)
+            geometry = MIG_MODELS.get(nodes.node[lowest_bit(members)].gpu_model)
             size = geometry.profile(shape.profile) if geometry else None
             if size is None:
                 return None
@@ -151,7 +152,3 @@ def _names(node: Node) -> tuple[str, str]:
 def gpus_on_node(nodes: Nodes, shape: Shape, number: int) -> int:
     """GPUs of one task on a node that could hold it."""
     return shape.way_on[nodes.kind[number]].gpus if shape.profile else shape.gpus
-
-
-def _first(members: int) -> int:
-    return (members & -members).bit_length() - 1
