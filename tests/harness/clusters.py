@@ -9,7 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuyard.control.loop.loop import Sighting, Step
+from gpuyard.control.loop.driving import Sighting
+from gpuyard.control.loop.loop import Step
 from gpuyard.engines.contract import (
     Answer,
     AttemptReport,

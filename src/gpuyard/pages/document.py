@@ -66,24 +66,18 @@ def wrap_wide_table(table: Markup) -> Markup:
     )
 
 
-def draw_table(
-    heads: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1, total: bool = False
-) -> Markup:
-    """A table whose first columns are texts and the others figures; `total`: its last line is the sum."""
+def draw_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, total: bool = False) -> Markup:
+    """A table whose first column is texts and the others figures; `total`: its last line is the sum."""
     first = element(
         "tr",
         *[
-            element("th", head, scope="col", class_="left" if place < left else None)
+            element("th", head, scope="col", class_=None if place else "left")
             for place, head in enumerate(heads)
         ],
     )
     lines = []
     for number, row in enumerate(rows):
-        cells = [
-            element("td", cell, class_="left" if 0 < place < left else None)
-            for place, cell in enumerate(row)
-            if place
-        ]
+        cells = [element("td", cell) for cell in row[1:]]
         last = total and number == len(rows) - 1
         lines.append(
             element("tr", element("th", row[0], scope="row"), *cells, class_="total" if last else None)

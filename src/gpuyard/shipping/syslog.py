@@ -13,7 +13,7 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
@@ -39,13 +39,12 @@ FACILITIES = {
 class Syslog:
     """One receiver."""
 
-    def __init__(self, spec: SinkSpec, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, spec: SinkSpec) -> None:
         self._url = spec.url
         self._parts = urlsplit(spec.url)
         self._facility = spec.facility
         self._host = socket.gethostname()
         self._socket: socket.socket | None = None
-        self._sleep = sleep
 
     def send(self, lines: Sequence[LogLine]) -> int:
         """Send a batch; returns when it counts as taken."""
@@ -59,7 +58,7 @@ class Syslog:
                 for number, each in enumerate(messages, 1):
                     sock.send(each)
                     if sock.family != socket.AF_UNIX and number % _UNPACED == 0:
-                        self._sleep(_PACE_S)
+                        time.sleep(_PACE_S)
         except OSError as error:
             self.close()
             raise Away(f"{self._url} does not take lines: {failure_text(error)}") from error
@@ -103,8 +102,8 @@ class Syslog:
             if time.monotonic() > until_s:
                 raise TimeoutError(f"nothing was read for {TIMEOUT_S:g} s")
             _check_open(sock)
-            self._sleep(_LOOK_S)
-        self._sleep(SETTLE_S)
+            time.sleep(_LOOK_S)
+        time.sleep(SETTLE_S)
         _check_open(sock)
 
     def close(self) -> None:

@@ -45,10 +45,9 @@ class GivenEstimate(NamedTuple):
 class Track:
     """Estimates that were given, and the scores of those that are settled."""
 
-    def __init__(self, first: Mapping[int, int] = FIRST) -> None:
-        self._first = first
+    def __init__(self) -> None:
         self._open: dict[int, GivenEstimate] = {}
-        self._scores: dict[int, deque[int]] = {percent: deque(maxlen=SCORES_MAX) for percent in first}
+        self._scores: dict[int, deque[int]] = {percent: deque(maxlen=SCORES_MAX) for percent in FIRST}
 
     @property
     def open(self) -> tuple[int, ...]:
@@ -79,7 +78,7 @@ class Track:
 
     def stretch(self, percent: int, now_ms: int) -> int:
         """The factor for a wait, in thousandths."""
-        first = self._first[percent]
+        first = FIRST[percent]
         scores = list(self._scores[percent])
         # A job that waits longer than estimated is a miss already, by at least this much.
         for given in self._open.values():

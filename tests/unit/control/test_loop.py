@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from gpuyard.control.loop.act import ACT_NS, AT_ONCE_MAX, AT_ONCE_MIN
-from gpuyard.control.loop.loop import DOOMED_MAX, LISTING_EVERY_MS, LOST_MS, Controller
+from gpuyard.control.loop.driving import LISTING_EVERY_MS, LOST_MS
+from gpuyard.control.loop.loop import DOOMED_MAX, Controller
 from gpuyard.control.replica.labels import Label
 from gpuyard.control.replica.replica import Replica
 from gpuyard.control.views.views import Views

@@ -10,8 +10,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from gpuyard.control.loop.driving import Heard
-from gpuyard.control.loop.loop import Controller, Sighting, Step
+from gpuyard.control.loop.driving import Heard, Sighting
+from gpuyard.control.loop.loop import Controller, Step
 from gpuyard.control.loop.observe import Difference
 from gpuyard.control.loop.observing import Recorder
 from gpuyard.engines.contract import EngineError, Stale

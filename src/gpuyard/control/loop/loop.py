@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import islice
 
-from gpuyard.control.loop.driving import LISTING_EVERY_MS, LOST_MS, NODES_EVERY_MS, Driver, Heard, Sighting
+from gpuyard.control.loop.driving import LOST_MS, Driver, Heard, Sighting
 from gpuyard.control.loop.folder_memory import Witness
 from gpuyard.control.loop.observe import (
     Difference,
@@ -42,8 +42,6 @@ from gpuyard.model import (
     Verb,
 )
 from gpuyard.packing.learning import Learner
-
-__all__ = ["LISTING_EVERY_MS", "LOST_MS", "NODES_EVERY_MS", "Controller", "Sighting", "Step"]
 
 DOOMED_MAX = 100
 """Jobs that can never start, ended in one step: cancelling an array may doom 20,000, and others' starts would wait."""

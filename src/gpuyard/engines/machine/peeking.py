@@ -105,9 +105,9 @@ def date_by_start(saved_ms: int, start: tuple[int, int], before_ms: int, now: tu
     return min(saved_ms, last_ms)
 
 
-def look_outside(path: str, become: Callable[[], None], folder: str = ".") -> int:
+def look_outside(path: str, become: Callable[[], None]) -> int:
     """Start a process that looks at a path of the job; gives its pid. See `read_saved_ms` once it has ended."""
-    found = os.open(f"{folder}/{SAVED}", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    found = os.open(SAVED, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     pid = os.fork()
     if pid == 0:
         try:

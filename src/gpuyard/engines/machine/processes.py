@@ -188,13 +188,13 @@ _OOM_OF_A_JOB = 500
 _of_the_machine: list[tuple[int, int, int]] = []
 
 
-def learn_limits(table: str = "/proc/1/limits", numbers: str = "/proc/sys/kernel/pid_max") -> None:
+def learn_limits(numbers: str = "/proc/sys/kernel/pid_max") -> None:
     """Read the limits of the first process; once, before any job is started.
 
     Of the machine's numbers of processes, one user's jobs get half: the kernel's own limit goes by memory alone, and so
     one job could take all numbers and nobody would start a process any more.
     """
-    with suppress(OSError), open(table, encoding="ascii") as file:
+    with suppress(OSError), open("/proc/1/limits", encoding="ascii") as file:
         rows = [(line[:_WIDTH].strip(), line[_WIDTH:].split()) for line in file]
         _of_the_machine[:] = [
             (_LIMITS[name], _number(values[0]), _number(values[1]))

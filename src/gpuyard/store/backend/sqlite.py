@@ -58,11 +58,15 @@ def allocate(path: str, size_bytes: int, *, create: bool = False, keep_size: boo
         os.close(fd)
 
 
-def measure_part(path: str, part: int, most_bytes: int, least_total_bytes: int = 64 << 20) -> int:
+_SMALL_BYTES = 64 << 20
+"""On a file system of less nothing is kept."""
+
+
+def measure_part(path: str, part: int, most_bytes: int) -> int:
     """A part of the file system that a path is on, and no more than that; 0: it is too small to keep anything."""
     found = os.statvfs(path)
     total = found.f_frsize * found.f_blocks
-    return min(most_bytes, total // part) if total >= least_total_bytes else 0
+    return min(most_bytes, total // part) if total >= _SMALL_BYTES else 0
 
 
 _READERS_MAX = 16

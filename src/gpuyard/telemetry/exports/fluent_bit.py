@@ -14,7 +14,7 @@ service:
   flush: 1
   log_level: info
   # What Fluent Bit has taken is on disk until the output has it.
-  storage.path: {storage}
+  storage.path: /var/lib/fluent-bit/gpuyard
   storage.sync: full
 pipeline:
   inputs:
@@ -32,8 +32,6 @@ pipeline:
 """
 
 
-def fluent_bit_file(
-    host: str = "127.0.0.1", port: int = PORT, storage: str = "/var/lib/fluent-bit/gpuyard"
-) -> str:
+def fluent_bit_file(host: str = "127.0.0.1", port: int = PORT) -> str:
     """The file as YAML."""
-    return _FILE.format(host=host, port=port, storage=storage)
+    return _FILE.format(host=host, port=port)

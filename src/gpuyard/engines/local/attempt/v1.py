@@ -20,10 +20,10 @@ _GONE_S = 0.2
 _TRIES = 20
 
 
-def trees(mountinfo: str = "/proc/self/mountinfo") -> dict[str, str]:
+def trees() -> dict[str, str]:
     """Where the tree of each controller is mounted."""
     found: dict[str, str] = {}
-    with open(mountinfo, encoding="utf-8") as file:
+    with open("/proc/self/mountinfo", encoding="utf-8") as file:
         for line in file:
             before, _, after = line.partition(" - ")
             words = after.split()
@@ -33,9 +33,9 @@ def trees(mountinfo: str = "/proc/self/mountinfo") -> dict[str, str]:
     return found
 
 
-def own_paths(table: str = "/proc/self/cgroup") -> dict[str, str]:
+def own_paths() -> dict[str, str]:
     """The path of this process in the tree of each controller, from its root."""
-    rows = [line.split(":", 2) for line in read(table).splitlines()]
+    rows = [line.split(":", 2) for line in read("/proc/self/cgroup").splitlines()]
     return {name: path for _number, names, path in rows for name in names.split(",") if name}
 
 

@@ -157,10 +157,10 @@ def read_running_site(commands: Commands, since_days: int) -> SlurmSite:
     return read(texts, missing)
 
 
-def read_saved_site(folder: Path, since_days: int = 0) -> SlurmSite:
+def read_saved_site(folder: Path) -> SlurmSite:
     """Read saved output. Raises `Unreadable` for a folder that lacks what is needed."""
     texts, missing = {}, {}
-    for source in list_sources(since_days):
+    for source in list_sources(since_days=0):
         path = folder / source.file
         try:
             if path.stat().st_size > FILE_BYTES_MAX:
