@@ -110,11 +110,11 @@ def _escaped(code: int) -> str:
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
-def names_text(names: Iterable[str]) -> str:
+def names_text(names: Iterable[str], most: int = _NAMES_SHOWN_MAX) -> str:
     """Names as a sentence lists them, cut where the list gets too long to read."""
     every = list(names)
-    shown = ", ".join(every[:_NAMES_SHOWN_MAX])
-    left = len(every) - _NAMES_SHOWN_MAX
+    shown = ", ".join(every[:most])
+    left = len(every) - most
     return f"{shown} and {left} more" if left > 0 else shown
 
 

@@ -30,6 +30,11 @@ def count_text(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def choose_verb(found: Sequence[int], one: str, several: str) -> str:
+    """The form of a verb for one, or for several."""
+    return one if len(found) == 1 else several
+
+
 def names_text(names: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b, c and 5 more`."""
     if len(names) > _NAMES_MAX:

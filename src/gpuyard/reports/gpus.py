@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gpuyard.errors import names_text
 from gpuyard.quantities import memory_gib, memory_used, span
 from gpuyard.reports.report import Report
 from gpuyard.reports.table import Row, Table
@@ -56,9 +57,7 @@ def _notes(reply: Row) -> list[str]:
     gpus = reply["gpus"]
     silent = any([gpu["emulated"] and gpu["jobs"] and gpu["busy_pct"] is None for gpu in gpus])
     untold = sorted({gpu["node"] for gpu in gpus if gpu["age_s"] is None})
-    named = ", ".join(untold[:_NAMED_MAX]) + (
-        f" and {len(untold) - _NAMED_MAX} more" if untold[_NAMED_MAX:] else ""
-    )
+    named = names_text(untold, _NAMED_MAX)
     notes = [
         reply["trouble"],
         "a job on emulated GPUs that does not say what it does there (YARD_EMULATED_LOAD) tells nothing"

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gpuyard.errors import names_text
 from gpuyard.quantities import memory_size
 from gpuyard.reports.report import Report
 from gpuyard.reports.table import Row, Table
@@ -72,11 +73,10 @@ def _notes(reply: Row) -> list[str]:
     used = {link.rstrip("0123456789") for row in rows for link in row["links"]}
     words = ", ".join([f"{word} {meaning}" for word, meaning in _WORDS.items() if word in used])
     untold = sorted({row["node"] for row in rows if not row["links"]})
-    more = f" and {len(untold) - _NAMED_MAX} more" if untold[_NAMED_MAX:] else ""
     notes = [
         reply["trouble"],
         f"two GPUs reach each other over: {words}" if words else "",
-        f"nobody tells how the GPUs of {', '.join(untold[:_NAMED_MAX])}{more} are linked"
+        f"nobody tells how the GPUs of {names_text(untold, _NAMED_MAX)} are linked"
         if untold and not reply["trouble"]
         else "",
     ]

@@ -27,6 +27,7 @@ from gpuyard.core.explain.admission import amount_counted, amount_text, gpus_tex
 from gpuyard.core.explain.budget_use import NamedUse, list_named_uses, list_own_uses
 from gpuyard.core.explain.caps import find_caps
 from gpuyard.core.quota.budgets import make_spend
+from gpuyard.errors import names_text
 from gpuyard.ledger.units import day_text
 from gpuyard.model import BudgetAction, ConfigSet, Settings
 from gpuyard.model.settings import TOTAL
@@ -359,10 +360,9 @@ def _obstacles(state: State, settings: Settings) -> list[str]:
 
 
 def _named(labels: list[str]) -> str:
-    more = f" and {len(labels) - JOBS_NAMED_MAX} more" if len(labels) > JOBS_NAMED_MAX else ""
     jobs = "job" if len(labels) == 1 else "jobs"
     lives = "is its own and live" if len(labels) == 1 else "are its own and live"
-    return f"{jobs} {', '.join(labels[:JOBS_NAMED_MAX])}{more} {lives}"
+    return f"{jobs} {names_text(labels, JOBS_NAMED_MAX)} {lives}"
 
 
 def _notes(state: State, settings: Settings) -> list[str]:

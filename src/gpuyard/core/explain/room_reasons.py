@@ -11,7 +11,7 @@ from gpuyard.core.fleet.mig_geometry import layout_text
 from gpuyard.core.fleet.nodes import cut_mask, find_barred
 from gpuyard.core.fleet.shapes import Shape, Way
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.core.phrases import cores_text, count_text, names_text
+from gpuyard.core.phrases import choose_verb, cores_text, count_text, names_text
 from gpuyard.core.schedule.passes import Pass
 from gpuyard.core.state.state import State
 from gpuyard.model import Cure, Lift, Reason, ReasonCode, Remedy
@@ -153,7 +153,9 @@ def _node_shortage(state: State, shape: Shape, numbers: list[int], name: str) ->
             return f"{asked}: {everywhere}" + (f", but at most {best} on one node" if several else "")
         numbers = [number for number in numbers if fitting_gpus(state, shape, number) >= gpus]
     have_gpus = (
-        f"{count_text(len(numbers), 'node')} {_verb(numbers, 'has', 'have')} the GPUs, but " if gpus else ""
+        f"{count_text(len(numbers), 'node')} {choose_verb(numbers, 'has', 'have')} the GPUs, but "
+        if gpus
+        else ""
     )
     most_cpu = max([nodes.cpu_free[number] for number in numbers])
     if most_cpu < shape.cpu_milli * tasks:
@@ -223,10 +225,6 @@ def _spread_shortage(state: State, shape: Shape, way: Way, name: str) -> str:
     return f"{asked}: the best {most} can take {sum(held)}"
 
 
-def _verb(numbers: list[int], one: str, several: str) -> str:
-    return one if len(numbers) == 1 else several
-
-
 def _closed(state: State, shape: Shape, ways: list[Way], name: str) -> list[Reason]:
     """Nodes that would have room for at least one task if they took new jobs."""
     nodes = state.nodes
@@ -242,7 +240,7 @@ def _closed(state: State, shape: Shape, ways: list[Way], name: str) -> list[Reas
         if numbers:
             gpus = sum([nodes.node[n].gpus for n in numbers])
             with_gpus = f" with {gpus} {name}" if gpus else ""
-            text = f"{count_text(len(numbers), 'node')}{with_gpus} {_verb(numbers, 'is', 'are')} {what}"
+            text = f"{count_text(len(numbers), 'node')}{with_gpus} {choose_verb(numbers, 'is', 'are')} {what}"
             opened = (Remedy(Cure.NODES_OPEN, tuple([nodes.node[n].name for n in numbers])),)
             reasons.append(Reason(ReasonCode.ROOM, "fleet", text, False, opened))
     return reasons

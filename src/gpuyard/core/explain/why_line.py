@@ -6,7 +6,7 @@ from gpuyard.core.explain.admission import ask_text
 from gpuyard.core.explain.remedies import ask_less_time
 from gpuyard.core.explain.what_if import Trial
 from gpuyard.core.jobs.queue import walk_in_order
-from gpuyard.core.phrases import count_text, names_text
+from gpuyard.core.phrases import choose_verb, count_text, names_text
 from gpuyard.core.state.state import State
 from gpuyard.model import Cure, EndJobs, LeaveLine, Plan, Reason, ReasonCode, Remedy
 from gpuyard.model.units import ENDLESS_MS, NO_LIMIT_MS
@@ -40,7 +40,7 @@ def victims_reason(state: State, job_ids: Iterable[int]) -> Reason:
     """The reason that jobs are to be stopped for it."""
     stops = sorted(job_ids)
     labels = names_text([state.jobs[job_id].job.label for job_id in stops])
-    text = f"{_jobs(stops, labels)} {_verb(stops, 'is', 'are')} to be stopped for it"
+    text = f"{_jobs(stops, labels)} {choose_verb(stops, 'is', 'are')} to be stopped for it"
     lifted_by = (Remedy(Cure.JOBS_STOPPED),)
     return Reason(ReasonCode.EARMARK, "preemption", text, False, lifted_by, EndJobs(tuple(stops)))
 
@@ -96,17 +96,19 @@ def line_reason(trial: Trial, plan: Plan, code: ReasonCode, job_ids: list[int]) 
         text = f"what it could use is promised to {_promised(state, plan, job_ids, jobs, now_ms)}, and this job {runs}"
         return Reason(code, "backfill", text, False, (shorter, started), lift)
     if code is ReasonCode.QUOTA_AHEAD:
-        text = f"{jobs}, ahead of it, {_verb(job_ids, 'waits', 'wait')} for quota that this one would use"
+        text = (
+            f"{jobs}, ahead of it, {choose_verb(job_ids, 'waits', 'wait')} for quota that this one would use"
+        )
         return Reason(code, "order", text, False, (started, shorter), lift)
     if code is ReasonCode.HEAD_BLOCKED:
         text = (
-            f"{jobs} {_verb(job_ids, 'is', 'are')} ahead of it and {_verb(job_ids, 'waits', 'wait')} for room; "
-            f"policy {trial.policy.spec.name} lets nobody overtake"
+            f"{jobs} {choose_verb(job_ids, 'is', 'are')} ahead of it and "
+            f"{choose_verb(job_ids, 'waits', 'wait')} for room; policy {trial.policy.spec.name} lets nobody overtake"
         )
         return Reason(code, "order", text, False, (started,), lift)
     text = (
-        f"{count_text(len(job_ids), 'job')} {_verb(job_ids, 'comes', 'come')} before it and "
-        f"{_verb(job_ids, 'takes', 'take')} what there is: {labels}"
+        f"{count_text(len(job_ids), 'job')} {choose_verb(job_ids, 'comes', 'come')} before it and "
+        f"{choose_verb(job_ids, 'takes', 'take')} what there is: {labels}"
     )
     return Reason(code, "order", text, False, (started,), lift)
 
@@ -126,7 +128,3 @@ def _promised(state: State, plan: Plan, job_ids: list[int], jobs: str, now_ms: i
 
 def _jobs(job_ids: list[int], labels: str) -> str:
     return f"job{'s' if len(job_ids) > 1 else ''} {labels}"
-
-
-def _verb(job_ids: list[int], one: str, several: str) -> str:
-    return one if len(job_ids) == 1 else several

@@ -54,11 +54,12 @@ def _read(nvml: Any, place: int, handles: list[Any]) -> GpuReading:
         numa=_numa(nvml.nvmlDeviceGetPciInfo(handle).busId),
         minor=_minor(nvml, handle),
         linked=tuple(i for i, other in enumerate(handles) if i != place and _linked(nvml, handle, other)),
-        pids=tuple(sorted({process.pid for process in _processes(nvml, handle)})),
+        pids=tuple(sorted({process.pid for process in list_processes(nvml, handle)})),
     )
 
 
-def _processes(nvml: Any, handle: Any) -> list[Any]:
+def list_processes(nvml: Any, handle: Any) -> list[Any]:
+    """Processes that compute on a GPU, on all its slices."""
     with suppress(nvml.NVMLError):
         return list(nvml.nvmlDeviceGetComputeRunningProcesses(handle))
     return []

@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 from gpuyard.cli.terminal.streams import print_notice
+from gpuyard.errors import names_text
 from gpuyard.model import Settings
 from gpuyard.sim.study import Study
 from gpuyard.sim.trace import Trace
@@ -35,7 +36,7 @@ def _unknown_classes(trace: Trace, settings: Settings) -> None:
     if not strange:
         return
     jobs = Counter(strange[spec] for spec in trace.spec if spec in strange)
-    names = _named([name for name, _ in jobs.most_common()])
+    names = names_text([name for name, _ in jobs.most_common()], NAMED_MAX)
     _warn(
         f"{jobs.total():,} jobs are of classes that are not configured ({names}) "
         f"and are treated as {settings.default_class}"
@@ -50,7 +51,7 @@ def _unknown_tenants(trace: Trace, settings: Settings) -> None:
     strange = sorted(teams - {path.partition("/")[0] for path in known})
     if strange:
         _warn(
-            f"tenants that are not configured have weight 1 and no guarantee: {_named(strange)}",
+            f"tenants that are not configured have weight 1 and no guarantee: {names_text(strange, NAMED_MAX)}",
         )
 
 
@@ -73,9 +74,4 @@ def print_study_caveats(study: Study, asked: list[str]) -> None:
             )
     left = asked[len(results) :]
     if left:
-        _warn(f"interrupted before {_named(left)}")
-
-
-def _named(names: list[str]) -> str:
-    more = len(names) - NAMED_MAX
-    return ", ".join(names[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+        _warn(f"interrupted before {names_text(left, NAMED_MAX)}")

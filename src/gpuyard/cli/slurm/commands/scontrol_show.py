@@ -9,7 +9,7 @@ from gpuyard.api.client import Client, Refused
 from gpuyard.cli.slurm.language.ids import parse_id
 from gpuyard.cli.slurm.language.jobs import SlurmJob, job_from_view, memory_text
 from gpuyard.cli.slurm.language.pools import Pools
-from gpuyard.cli.slurm.language.sacct_fields import SacctLine, exit_code_text
+from gpuyard.cli.slurm.language.sacct_fields import SacctLine, exit_code_text, limit_text
 from gpuyard.cli.slurm.language.sinfo_groups import SinfoLine, SlurmNode, group_nodes
 from gpuyard.cli.slurm.language.sinfo_groups import node_from_view as node_of_view
 from gpuyard.cli.slurm.language.squeue_fields import find_group, find_uid
@@ -119,7 +119,7 @@ def job_block(view: Mapping[str, Any], job: SlurmJob) -> list[str]:
         f"Priority=N/A Nice=0 Account={job.tenant} QOS={job.klass}",
         f"JobState={job.state} Reason={job.reason} Dependency={_dependency(job)}",
         f"Requeue=1 Restarts={job.restarts} BatchFlag=1 Reboot=0 ExitCode={exit_code_text(SacctLine(job))}",
-        f"RunTime={full_span_text(job.ran_s)} TimeLimit={_limit(job)} TimeMin=N/A",
+        f"RunTime={full_span_text(job.ran_s)} TimeLimit={limit_text(job)} TimeMin=N/A",
         f"SubmitTime={moment_text(job.submitted_ms)} EligibleTime={moment_text(job.submitted_ms)}",
         f"StartTime={moment_text(job.started_ms or job.start_guess_ms, 'Unknown')} EndTime={_end(job)} Deadline=N/A",
         f"Partition={job.partition} AllocNode:Sid=N/A",
@@ -143,10 +143,6 @@ def job_block(view: Mapping[str, Any], job: SlurmJob) -> list[str]:
 
 def _dependency(job: SlurmJob) -> str:
     return ",".join([f"{each}(unfulfilled)" for each in job.waits_for.split(",") if each]) or "(null)"
-
-
-def _limit(job: SlurmJob) -> str:
-    return full_span_text(job.limit_s) if job.limit_s else "UNLIMITED"
 
 
 def _end(job: SlurmJob) -> str:

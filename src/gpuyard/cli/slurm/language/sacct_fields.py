@@ -51,7 +51,8 @@ def _of_job(text: str, line: SacctLine) -> str:
     return "" if line.step else text
 
 
-def _limit(job: SlurmJob) -> str:
+def limit_text(job: SlurmJob) -> str:
+    """A time limit as Slurm has it."""
     return full_span_text(job.limit_s) if job.limit_s else "UNLIMITED"
 
 
@@ -102,7 +103,7 @@ _CELLS: tuple[Cell, ...] = (
     ),
     Cell("State", 10, state),
     Cell("Submit", 19, lambda line: moment_text(line.job.started_ms if line.step else line.job.submitted_ms)),
-    Cell("Timelimit", 10, lambda line: _of_job(_limit(line.job), line)),
+    Cell("Timelimit", 10, lambda line: _of_job(limit_text(line.job), line)),
     Cell("TimelimitRaw", 10, lambda line: _of_job(str(line.job.limit_s // 60 or "UNLIMITED"), line)),
     Cell("TotalCPU", 10, lambda line: "" if line.cpu_s is None else _cpu_time(line.cpu_s)),
     Cell("UID", 6, lambda line: _of_job(str(find_uid(line.job.user)), line)),

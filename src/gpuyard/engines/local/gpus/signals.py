@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 from gpuyard.engines.contract import GpuSignals, Transient
-from gpuyard.engines.machine.nvml import GpuReading
+from gpuyard.engines.machine.nvml import GpuReading, list_processes
 
 _MIB_BITS = 20
 _MILLIWATTS = 1000
@@ -54,7 +54,7 @@ def _of_gpu(
         return None
 
     used: dict[str, int] = {}
-    for process in _processes(nvml, handle):
+    for process in list_processes(nvml, handle):
         # The driver does not say how much where processes are hidden from it.
         used_mib = (process.usedGpuMemory or 0) >> _MIB_BITS
         key = attempt_of(process.pid)
@@ -71,10 +71,3 @@ def _of_gpu(
         attempts=tuple(sorted(used.items())),
         others_mib=others_mib,
     )
-
-
-def _processes(nvml: Any, handle: Any) -> list[Any]:
-    """Processes that compute on a GPU, on all its slices."""
-    with suppress(nvml.NVMLError):
-        return list(nvml.nvmlDeviceGetComputeRunningProcesses(handle))
-    return []

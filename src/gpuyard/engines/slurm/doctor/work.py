@@ -5,6 +5,7 @@ from statistics import median
 
 from gpuyard.engines.slurm.doctor.evidence import Evidence, Finding, Level
 from gpuyard.engines.slurm.words.forms import parse_words
+from gpuyard.errors import names_text
 from gpuyard.quantities import percent_text, span_down
 
 _FAULT, _ADVICE = Level.FAULT, Level.ADVICE
@@ -55,7 +56,11 @@ def check_resources(look: Evidence) -> Iterator[Finding]:
     if untyped:
         why = "jobs cannot ask for a model, and reports cannot tell models apart"
         yield Finding(
-            "gres-untyped", _ADVICE, f"GPUs without a type on {_few(untyped)}", why, "Gres=gpu:h100:8"
+            "gres-untyped",
+            _ADVICE,
+            f"GPUs without a type on {names_text(untyped, NAMED_MAX)}",
+            why,
+            "Gres=gpu:h100:8",
         )
     yield from _here(look)
 
@@ -83,8 +88,9 @@ def check_jobs(look: Evidence) -> Iterator[Finding]:
     ]  # fmt: skip
     if without:
         users = sorted({row.user for row in without})
-        labels = _few([row.label for row in without])
-        seen = f"{len(without)} running jobs on GPU nodes asked for no GPU ({labels}), of {_few(users)}"
+        labels = names_text([row.label for row in without], NAMED_MAX)
+        whose = names_text(users, NAMED_MAX)
+        seen = f"{len(without)} running jobs on GPU nodes asked for no GPU ({labels}), of {whose}"
         why = "they take cores and memory that the GPUs beside them need"
         change = "a partition of nodes without GPUs for them, or a job_submit plugin that sends them there"
         yield Finding("no-gpu", _ADVICE, seen, why, change)
@@ -129,8 +135,3 @@ def check_asking(look: Evidence) -> Iterator[Finding]:
         why = "nobody can say how much memory or processor time jobs need"
         change = "JobAcctGatherType=jobacct_gather/cgroup"
         yield Finding("no-gather", _ADVICE, "JobAcctGatherType is none", why, change)
-
-
-def _few(names: list[str]) -> str:
-    more = len(names) - NAMED_MAX
-    return ", ".join(names[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")

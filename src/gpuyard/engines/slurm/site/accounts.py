@@ -15,6 +15,7 @@ from gpuyard.engines.slurm.words.forms import (
     parse_table,
     parse_tres_map,
     parse_whole,
+    split_names,
 )
 
 _ASSOCIATION_READ = (
@@ -131,7 +132,7 @@ def read_associations(text: str) -> list[Association]:
             job_tres=parse_tres_map(cells.get("maxtres", cells.get("maxtresperjob", ""))),
             max_jobs=_number(cells.get("maxjobs", "")),
             max_wall_ms=limit_ms(cells.get("maxwall", ""), "MaxWall"),
-            qos=_names(cells.get("qos", "")),
+            qos=split_names(cells.get("qos", "")),
             default_qos=cells.get("defqos", cells.get("defaultqos", "")),
             kept=_kept(cells, _ASSOCIATION_KEPT),
         )
@@ -146,10 +147,10 @@ def read_qos(text: str) -> list[Qos]:
             name=_need(cells, "name", number),
             priority=parse_whole(cells.get("priority") or "0", "Priority", 1 << 32),
             grace_ms=limit_ms(cells.get("gracetime", ""), "GraceTime"),
-            preempts=_names(cells.get("preempt", "")),
+            preempts=split_names(cells.get("preempt", "")),
             preempt_mode=_mode(cells.get("preemptmode", "")),
             exempt_ms=_exempt_ms(cells.get("preemptexempttime", "")),
-            flags=_names(cells.get("flags", "")),
+            flags=split_names(cells.get("flags", "")),
             group_tres=parse_tres_map(cells.get("grptres", "")),
             job_tres=parse_tres_map(cells.get("maxtres", "")),
             user_tres=parse_tres_map(cells.get("maxtrespu", "")),
@@ -203,10 +204,6 @@ def _share(text: str, line: int) -> int | None:
 
 def _number(text: str) -> int | None:
     return parse_whole(text, "a limit", 1 << 32) if drop_null(text) else None
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in drop_null(text).split(",") if name.strip())
 
 
 def _mode(text: str) -> str:

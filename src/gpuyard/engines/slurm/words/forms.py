@@ -144,6 +144,11 @@ def drop_null(text: str) -> str:
     return "" if text.lower() in _NOTHING else text
 
 
+def split_names(text: str) -> tuple[str, ...]:
+    """The names of a list with commas."""
+    return tuple(name.strip() for name in drop_null(text).split(",") if name.strip())
+
+
 # -- resources -----------------------------------------------------------------------------------------------------
 
 

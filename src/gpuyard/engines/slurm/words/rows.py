@@ -21,6 +21,7 @@ from gpuyard.engines.slurm.words.forms import (
     parse_whole,
     read_features,
     read_size,
+    split_names,
 )
 from gpuyard.engines.slurm.words.states import CLOSED, DOWN, parse_node_states
 from gpuyard.model.gpu_names import parse_mig_profile
@@ -186,7 +187,7 @@ def _node(found: Mapping[str, str]) -> SlurmNode:
         memory_mib=memory_mib,
         gres=parse_gres(found.get("Gres", "")),
         features=read_features(found),
-        partitions=_names(found.get("Partitions", "")),
+        partitions=split_names(found.get("Partitions", "")),
         address=found.get("NodeAddr", found["NodeName"]),
         reason=drop_null(reason),
         reason_ms=_reason_ms(when),
@@ -214,7 +215,7 @@ def _partition(found: Mapping[str, str]) -> Partition:
         state=found.get("State", _UP).upper(),
         max_ms=limit_ms(found.get("MaxTime", ""), "MaxTime"),
         default_ms=limit_ms(found.get("DefaultTime", ""), "DefaultTime"),
-        accounts=() if accounts.upper() == "ALL" else _names(accounts),
+        accounts=() if accounts.upper() == "ALL" else split_names(accounts),
         qos=drop_null(found.get("QoS", "")),
         priority_tier=parse_whole(found.get("PriorityTier") or "1", "PriorityTier"),
         oversubscribe=found.get("OverSubscribe", "NO").upper(),
@@ -237,11 +238,7 @@ def _reservation(found: Mapping[str, str]) -> Reservation:
         start_ms=parse_moment_ms(found.get("StartTime", ""), "StartTime"),
         end_ms=parse_moment_ms(found.get("EndTime", ""), "EndTime"),
         nodes=tuple(parse_hosts(found.get("Nodes", ""))),
-        flags=_names(found.get("Flags", "")),
-        users=_names(found.get("Users", "")),
-        accounts=_names(found.get("Accounts", "")),
+        flags=split_names(found.get("Flags", "")),
+        users=split_names(found.get("Users", "")),
+        accounts=split_names(found.get("Accounts", "")),
     )
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in drop_null(text).split(",") if name.strip())
