@@ -3,6 +3,9 @@ BIN := .venv/bin
 # One worker more than cores: many tests wait for a server that they have started.
 JOBS ?= 3
 PYTEST = $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+# Images of Python forbid it to keep what it compiled: each worker and each server of a test would compile all anew.
+unexport PYTHONDONTWRITEBYTECODE
+CHECKS = $(BIN)/ruff check && $(BIN)/ruff format --check && $(BIN)/mypy && $(BIN)/lint-imports --no-logo
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -21,7 +24,9 @@ demo: ## Show gpuyard at work on this machine; installs what runs it, and nothin
 	@scripts/setup run
 	@$(BIN)/yard demo
 
-test: lint ## Style, types, layers and every test that needs no server; about ten minutes
+# Collecting once beside the checks writes the assertions that pytest rewrites; else each worker rewrites all of them.
+test: setup ## Style, types, layers and every test that needs no server; about ten minutes
+	$(BIN)/pytest -n 0 -qq --collect-only >/dev/null & $(CHECKS); code=$$?; wait; exit $$code
 	$(PYTEST) -m "not soak and not rig" --ignore tests/hardware
 
 test-rigs test-wide soak: JOBS = 2
@@ -32,10 +37,7 @@ test-wide: setup ## The rigs that are seldom touched (pictures, every extra, a l
 	$(PYTEST) -m "wide and not soak"
 
 lint: setup ## Style, types and layers
-	$(BIN)/ruff check
-	$(BIN)/ruff format --check
-	$(BIN)/mypy
-	$(BIN)/lint-imports --no-logo
+	$(CHECKS)
 
 format: setup ## Rewrite the code in the project's style
 	$(BIN)/ruff check --fix
