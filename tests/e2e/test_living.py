@@ -24,12 +24,12 @@ def rows_of(text: str) -> tuple[list[str], list[list[str]]]:
     return head, rows
 
 
-def test_csv_names_its_columns_even_without_rows(bare: Box) -> None:
-    bare.up()
+def test_csv_names_its_columns_even_without_rows(box: Box) -> None:
+    """It comes before `jobs`: the yard is new."""
     for name in ("queue", "history"):
-        done = bare(name, "-o", "csv")
+        done = box(name, "-o", "csv")
         assert (0, (LISTINGS[name], [])) == (done.code, rows_of(done.out))
-        assert "[]\n" == bare(name, "-o", "json").out
+        assert "[]\n" == box(name, "-o", "json").out
 
 
 @pytest.fixture(scope="module")
@@ -94,14 +94,13 @@ def test_watching_is_for_terminals(box: Box, jobs: dict[str, int]) -> None:
         )
 
 
-def test_a_drained_node_is_named_as_a_reason(bare: Box) -> None:
-    bare.up()
-    with bare.client() as client:
+def test_a_drained_node_is_named_as_a_reason(box: Box) -> None:
+    with box.client() as client:
         (node,) = [each["name"] for each in client.nodes()]
-    assert 0 == bare("drain", node, "--why", "fans").code
-    bare.submit("-g", 1, "--", "true")
-    until(lambda: f"no room; node {node} is drained" in bare("queue").out)
-    bare("resume", node)
+    assert 0 == box("drain", node, "--why", "fans").code
+    box.submit("-g", 1, "--", "true")
+    until(lambda: f"no room; node {node} is drained" in box("queue").out)
+    box("resume", node)
 
 
 def test_one_is_not_many(box: Box, jobs: dict[str, int]) -> None:
@@ -109,20 +108,19 @@ def test_one_is_not_many(box: Box, jobs: dict[str, int]) -> None:
     assert "asks for   5 GPUs, no time limit\n" in box("show", jobs["runs"]).out
 
 
-def test_what_comes_on_standard_input_is_not_lost_without_a_word(bare: Box, tmp_path: Path) -> None:
-    bare.up()
+def test_what_comes_on_standard_input_is_not_lost_without_a_word(box: Box, tmp_path: Path) -> None:
     text = tmp_path / "in.txt"
     text.write_text("hello\n", encoding="utf-8")
-    done = bare("run", "--", "cat", stdin="hello\n")
+    done = box("run", "--", "cat", stdin="hello\n")
     assert (0, "") == (done.code, done.out)
     assert "yard: a job reads no standard input: what comes through the pipe is not passed on\n" == done.err
-    shell = f"{' '.join(bare.command('run', '--', 'cat'))} < {text}"
-    code, err = _shell(bare, shell)
+    shell = f"{' '.join(box.command('run', '--', 'cat'))} < {text}"
+    code, err = _shell(box, shell)
     assert 2 == code
     assert "would not be read\nLet the job open it: yard run … -- sh -c 'COMMAND < FILE'\n" in err
-    loop = f"while read word; do {' '.join(bare.command('run', '--', 'true'))}; done < {text}"
-    assert (0, "") == _shell(bare, loop)
-    assert (0, "", "") == tuple(vars(bare("run", "--", "true")).values())
+    loop = f"while read word; do {' '.join(box.command('run', '--', 'true'))}; done < {text}"
+    assert (0, "") == _shell(box, loop)
+    assert (0, "", "") == tuple(vars(box("run", "--", "true")).values())
 
 
 def _shell(box: Box, line: str) -> tuple[int, str]:
@@ -133,13 +131,12 @@ def _shell(box: Box, line: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-def test_a_second_yard_on_the_same_folder_and_port(bare: Box) -> None:
-    bare.up()
-    port = bare.note()["port"]
+def test_a_second_yard_on_the_same_folder_and_port(box: Box) -> None:
+    port = box.note()["port"]
     for words in (("-d",), ()):
-        done = bare("up", *words, "--port", port, "--emulate", "8 x H100")
+        done = box("up", *words, "--port", port, "--emulate", "8 x H100")
         assert 3 == done.code
-        assert f"yard: a yard is running on {bare.data} already, with pid {bare.note()['pid']}\n" in done.err
+        assert f"yard: a yard is running on {box.data} already, with pid {box.note()['pid']}\n" in done.err
 
 
 def test_emulated_gpus_are_mentioned_once(bare: Box) -> None:

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from gpuyard.api.edge.peers import PEER
 from gpuyard.api.edge.upgrades import TAKE_OVER
@@ -98,11 +98,15 @@ class Later:
 class Team:
     """The yard and whoever asks it."""
 
+    _description: ClassVar[list[Description]] = []
+    """Made once: it is as long in the making as the yard, and all yards of a checkout give the same."""
+
     def __init__(self, yard: Yard) -> None:
         self.yard = yard
         self.app = build(yard)
         self.gate = gate_of(yard, self.app)
-        self.description = Description(self.app.openapi())
+        if not self._description:
+            self._description.append(Description(self.app.openapi()))
         self.token_service = yard.token_service
         assert self.token_service is not None
         self._served: set[Future[None]] = set()
@@ -224,7 +228,7 @@ class Team:
         await self.gate(scope, receive, send)
         if not gone.is_set():
             kind = answer.headers.get("content-type", "")
-            self.description.check(scope["method"], scope["path"], answer.status, kind, answer.body)
+            self._description[0].check(scope["method"], scope["path"], answer.status, kind, answer.body)
         return answer
 
     def connect(self, path: str, headers: dict[str, str], *, upgrade: bool) -> socket.socket:

@@ -1,5 +1,6 @@
 """Policies nobody has named: parts from the registry, put together so that every two of them meet somewhere."""
 
+from functools import cache
 from itertools import combinations, product
 
 from gpuyard.model import PolicySpec
@@ -21,7 +22,8 @@ CHOICES: dict[str, list[object]] = {
 }
 
 
-def every_pair() -> list[PolicySpec]:
+@cache
+def every_pair() -> tuple[PolicySpec, ...]:
     """Few combinations in which every two values of different parts occur together."""
     names = list(CHOICES)
     rows = [dict(zip(names, values, strict=True)) for values in product(*CHOICES.values())]
@@ -36,7 +38,7 @@ def every_pair() -> list[PolicySpec]:
         best = max(range(len(rows)), key=lambda i: (len(pairs_of[i] & missing), -i))
         missing -= pairs_of[best]
         chosen.append(PolicySpec(f"pair-{len(chosen)}", **rows[best]))  # type: ignore[arg-type]
-    return chosen
+    return tuple(chosen)
 
 
 def name_of(spec: PolicySpec) -> str:
