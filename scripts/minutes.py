@@ -5,7 +5,9 @@
 
 A row has the tests that need one kind of server, and how long its workers were busy with them, installing and starting
 what they need included. The wall time is about that divided by the number of workers. A test of a file that no row
-names is in the last row, so that the sum is always whole. With `--most`, a larger sum is exit code 1.
+names is in the last row, so that the sum is always whole. With `--most`, a larger sum is exit code 1. With
+`--longest` the files that take long are printed instead, the longest first, for `tests/longest.txt`: workers begin
+with those.
 """
 
 import argparse
@@ -29,6 +31,8 @@ ROWS = (
     ("a yard alone", ("e2e.*",)),
 )  # fmt: skip
 REST = "others"
+LONG_S = 5.0
+"""A file that takes a worker less is not worth a place of its own."""
 
 
 def row_of(test: str) -> str:
@@ -47,6 +51,17 @@ def read_report(path: Path) -> Iterator[tuple[str, float]]:
         yield ".".join(module), float(case.get("time", 0))
 
 
+def list_longest(reports: list[Path]) -> list[str]:
+    """The files below tests/ that take long, the longest first."""
+    seconds = Counter[str]()
+    for path in reports:
+        for module, spent_s in read_report(path):
+            seconds[module.removeprefix("tests.").replace(".", "/") + ".py"] += spent_s
+    return sorted(
+        (file for file in seconds if seconds[file] >= LONG_S), key=lambda file: (-seconds[file], file)
+    )
+
+
 def table(seconds: Counter[str], tests: Counter[str], wall_s: float) -> str:
     """The rows, longest first, as Markdown."""
     lines = ["| what the tests need | tests | minutes of a worker |", "|---|---|---|"]
@@ -63,7 +78,11 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("reports", nargs="+", type=Path, metavar="REPORT", help="a JUnit report of pytest")
     parser.add_argument("--most", type=float, metavar="MINUTES", help="exit code 1 where the clock says more")
+    parser.add_argument("--longest", action="store_true", help="print the files that take long instead")
     asked = parser.parse_args(words)
+    if asked.longest:
+        print("\n".join(list_longest(asked.reports)))
+        return 0
     seconds, tests, wall_s = Counter[str](), Counter[str](), 0.0
     for path in asked.reports:
         for suite in ElementTree.parse(path).iter("testsuite"):

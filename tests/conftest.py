@@ -6,6 +6,7 @@ import random
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,9 @@ _SERVER_PARAMETERS = {"postgresql", "slurm"}
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
-_LONG = ("e2e", "slurm", "contract", "property")
-"""Folders with files that take minutes. They come first: at the end one worker would wait for the other's last file."""
+_HERE = Path(__file__).parent
+_LONGEST = {name: place for place, name in enumerate((_HERE / "longest.txt").read_text().splitlines())}
+"""Files that take long, the longest first: at the end one worker would wait for the other's last file."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -67,7 +69,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.rig)
         elif _SERVERS & fixtures or _SERVER_PARAMETERS & parameters:
             item.add_marker(pytest.mark.rig)
-    items.sort(key=lambda item: _LONG.index(folder) if (folder := _folder(item)) in _LONG else len(_LONG))
+    items.sort(key=lambda item: _place(item.path))
     if seed := os.environ.get("GPUYARD_ORDER"):
         files = list(dict.fromkeys(item.path for item in items))
         random.Random(seed).shuffle(files)
@@ -94,6 +96,7 @@ def answering_yard(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Answer
         yield made
 
 
-def _folder(item: pytest.Item) -> str:
-    """The folder below tests/ that an item is in."""
-    return item.path.relative_to(Path(__file__).parent).parts[0]
+@cache
+def _place(path: Path) -> int:
+    """Where a file comes; those that are not long keep their order."""
+    return _LONGEST.get(path.relative_to(_HERE).as_posix(), len(_LONGEST))

@@ -99,3 +99,35 @@ def test_the_demo_installs_what_runs_alone_and_each_long_step_is_said_first() ->
     said = re.findall(r'\bsay "([^"$]*)', (ROOT / "scripts" / "setup").read_text(encoding="utf-8"))
     steps = ("making .venv", "getting uv", "installing ", "linking gpuyard")
     assert [] == [step for step in steps if not any([line.startswith(step) for line in said])]
+
+
+REPORT = """<testsuites><testsuite time="70">
+<testcase classname="tests.unit.core.test_a" name="one" time="2.9"/>
+<testcase classname="tests.unit.core.test_a.TestMachine" name="two" time="3.1"/>
+<testcase classname="tests.slurm.test_b" name="one" time="61"/>
+<testcase classname="tests.e2e.test_short" name="one" time="3"/>
+</testsuite></testsuites>"""
+
+
+def test_minutes_are_summed_by_what_tests_need_and_files_are_listed_longest_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = tmp_path / "report.xml"
+    report.write_text(REPORT, encoding="utf-8")
+    minutes = script("minutes")
+
+    assert 0 == minutes.main([str(report)])
+    rows = capsys.readouterr().out.splitlines()[2:]
+    assert ["| Slurm | 1 | 1.0 |", "| no server | 2 | 0.1 |", "| a yard alone | 1 | 0.1 |"] == rows[:3]
+    assert "| together | 4 | 1.2, 1.2 by the clock |" == rows[-1]
+    assert 1 == minutes.main([str(report), "--most", "1.0"])
+    capsys.readouterr()
+    assert 0 == minutes.main([str(report), "--longest"])
+    assert ["slurm/test_b.py", "unit/core/test_a.py"] == capsys.readouterr().out.splitlines()
+
+
+def test_workers_begin_with_files_that_are_there() -> None:
+    named = (ROOT / "tests" / "longest.txt").read_text(encoding="utf-8").splitlines()
+    assert named
+    assert [] == [file for file in named if not (ROOT / "tests" / file).is_file()]
+    assert len(named) == len(set(named))
