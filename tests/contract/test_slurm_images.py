@@ -306,7 +306,8 @@ def test_slurm_itself_runs_a_job_in_its_image(bundled: Box) -> None:
     assert 0 < (used.pull_ms or 0) <= (used.start_ms or 0) <= (used.line_ms or 0) <= 60_000, used
 
     pulls = box.images.open.pulls()
-    script = "#!/bin/busybox sh\n/bin/busybox ls /bin; echo script $1\n"
+    # It lasts for a look, too.
+    script = "#!/bin/busybox sh\n/bin/busybox ls /bin; echo script $1; /bin/busybox sleep 2\n"
     report, said = box.run(box.images.plain, script=script, argv=("x",))
     assert (Outcome.COMPLETED, "busybox\nscript x\n") == (report.outcome, said), (
         "another job's file is not there"

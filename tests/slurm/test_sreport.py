@@ -76,9 +76,13 @@ def ran(rig: SlurmCluster) -> dict[int, int]:
     query = (
         "select job_db_inx, if(id_array_job, id_array_job, id_job) from yardrig_job_table where time_end > 0;"
     )
-    until(lambda: len(sql(rig, query).splitlines()) == len(JOBS) + 2)
-    found = [line.split() for line in sql(rig, query).splitlines()]
-    return {int(row): numbers[int(number)] for row, number in found}
+
+    def found() -> dict[int, int]:
+        return {int(row): int(number) for row, number in map(str.split, sql(rig, query).splitlines())}
+
+    # The tasks of an array get its number there some seconds after they have ended.
+    until(lambda: len(jobs := found()) == len(JOBS) + 2 and {*jobs.values()} <= numbers.keys())
+    return {row: numbers[number] for row, number in found().items()}
 
 
 def back(rig: SlurmCluster, first_s: int) -> None:
