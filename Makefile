@@ -29,10 +29,10 @@ test: setup ## Style, types, layers and every test that needs no server; about t
 	$(BIN)/pytest -n 0 -qq --collect-only >/dev/null & $(CHECKS); code=$$?; wait; exit $$code
 	$(PYTEST) -m "not soak and not rig" --ignore tests/hardware
 
-test-rigs test-wide soak: JOBS = 2
 test-rigs: setup ## The tests over real servers (Slurm, PostgreSQL, podman, Prometheus, rsyslog) and the long ones; CI runs them too
 	$(PYTEST) -m "rig and not wide and not soak"
 
+test-wide soak: JOBS = 2
 test-wide: setup ## The rigs that are seldom touched (pictures, every extra, a live yard's books, a newer Python); before a release
 	$(PYTEST) -m "wide and not soak"
 
