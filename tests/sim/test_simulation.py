@@ -77,6 +77,7 @@ def test_a_job_past_its_limit_is_a_timeout_and_its_work_is_lost() -> None:
     result = run(jobs)
     assert (0, 1) == (result.finished, result.timeouts)
     assert 2 * H == result.destroyed_gpu_ms == result.used_gpu_ms
+    assert {} == result.redone_milli_ms
 
 
 def test_a_failed_node_rolls_a_job_back_to_its_checkpoint() -> None:
@@ -86,6 +87,7 @@ def test_a_failed_node_rolls_a_job_back_to_its_checkpoint() -> None:
     # 2 h of 2.75 h are saved; from 4 h on: half an hour of restart and the 3 h that are left.
     assert [int(7.5 * H)] == list(result.jct_ms)
     assert 4 * int(0.75 * H) == result.destroyed_gpu_ms
+    assert {1: 4000 * int(0.75 * H)} == result.redone_milli_ms
     assert 4 * int((2.75 + 3.5) * H) == result.used_gpu_ms
     assert [int(1.25 * H)] == list(result.wait_ms)
     assert 1 == result.node_failures
@@ -107,6 +109,7 @@ def test_an_urgent_job_preempts_the_one_that_loses_least() -> None:
     assert 1 == result.preemptions
     assert {1: 9 * H, 2: int(10.5 * H), 3: H} == ends
     assert 8 * H // 2 == result.destroyed_gpu_ms
+    assert {2: 8000 * H // 2} == result.redone_milli_ms
 
 
 def test_a_guarantee_is_reclaimed_from_who_borrows_it() -> None:

@@ -1,8 +1,9 @@
 """`yard waits`, `GET /waits`: what jobs waited for, in GPU-hours, by cause and by what asked."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from gpuyard.job_sizes import SIZES_TEXT
 from gpuyard.reports.report import Flag, Report
 from gpuyard.reports.table import Row, Table
 from gpuyard.tables import Column
@@ -11,8 +12,11 @@ from gpuyard.wire.endpoints import Action, Endpoint, query
 if TYPE_CHECKING:
     from gpuyard.control.access.rights import Sight
     from gpuyard.control.readings import Readings
+    from gpuyard.control.views.past_waits import Waited
 
 DEFAULT_BY = "reason"
+EACH = "each"
+"""In the place of ranges of sizes: every size has a line of its own."""
 ANY_POOL = "(any)"
 
 
@@ -61,6 +65,12 @@ WAITS = Endpoint(
             format="date",
         ),
         query("to", "The last day: 2026-11-30. Default: today, UTC.", maxLength=10, format="date"),
+        query(
+            "sizes",
+            "Where size parts the jobs, a gang with all its GPUs: the most GPUs of each range but the last; each: no "
+            f"ranges. Default: {SIZES_TEXT}.",
+            maxLength=200,
+        ),
     ),
     problems=(422,),
 )
@@ -71,13 +81,13 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
     from gpuyard.control.views.past_waits import read_waited  # noqa: PLC0415
     from gpuyard.errors import BadInput, names_text, quote, suggest_end  # noqa: PLC0415
     from gpuyard.ledger.units import day_text, month_of  # noqa: PLC0415
-    from gpuyard.model.units import DAY_MS, HOUR_MS, MILLI  # noqa: PLC0415
+    from gpuyard.model.units import DAY_MS, HOUR_MS  # noqa: PLC0415
     from gpuyard.reports.money.days import read_days  # noqa: PLC0415
 
     dimensions = {
         "tenant": lambda line: line.tenant,
         "pool": lambda line: line.pool,
-        "size": lambda line: f"{line.gpu_milli / MILLI:g}",
+        "size": _sizes(values["sizes"] or SIZES_TEXT),
         "reason": lambda line: line.cause,
         "hour": lambda line: f"{day_text(line.hour // 24)} {line.hour % 24:02}:00",
         "day": lambda line: day_text(line.hour // 24),
@@ -116,11 +126,34 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
     return Table(rows, head)
 
 
+def _sizes(text: str) -> "Callable[[Waited], str]":
+    """What stands for the size of a job: a range, or the GPUs themselves."""
+    from gpuyard.errors import BadInput  # noqa: PLC0415
+    from gpuyard.job_sizes import parse_sizes  # noqa: PLC0415
+    from gpuyard.model.units import MILLI  # noqa: PLC0415
+
+    if text == EACH:
+        return lambda line: f"{line.gpu_milli / MILLI:g}"
+    try:
+        ranges = parse_sizes(text)
+    except ValueError as wrong:
+        raise BadInput(f"sizes {wrong}", f"For example: {SIZES_TEXT}, or {EACH}.") from None
+    return lambda line: ranges.name_of(line.gpu_milli)
+
+
 def _place(by: list[str], names: tuple[str, ...]) -> tuple[Any, ...]:
-    """By name; sizes as the numbers that they are."""
+    """By name; sizes as the numbers that they begin with."""
     return tuple(
-        [(float(name), name) if word == "size" else (0.0, name) for word, name in zip(by, names, strict=True)]
+        [
+            (_least(name), name) if word == "size" else (0.0, name)
+            for word, name in zip(by, names, strict=True)
+        ]
     )
+
+
+def _least(size: str) -> float:
+    """The least GPUs of a size: `0.5`, `up to 1`, `2-8`, `17+`."""
+    return 0.0 if size.startswith("up") else float(size.rstrip("+").partition("-")[0])
 
 
 def _named(name: str) -> Column:
@@ -162,10 +195,16 @@ REPORT: "Report[WaitsReply]" = Report(
     help="Show what jobs waited for, in GPU-hours.",
     more_help=(
         "It sums up by reason, tenant, pool, size, hour, day or month, or several of them: --by "
-        "tenant,reason. A job that asks for 8 GPUs and waits 2 hours has waited for 16 GPU-hours. You see "
-        "only your own tenants."
+        "tenant,reason. A job that asks for 8 GPUs and waits 2 hours has waited for 16 GPU-hours. The size of a job is "
+        "all of its GPUs, in ranges; --sizes sets them, and --sizes each gives each size a line. You see only your "
+        "own tenants."
     ),
-    flags=[Flag("by", ("--by",)), Flag("from", ("--from",)), Flag("to", ("--to",))],
+    flags=[
+        Flag("by", ("--by",)),
+        Flag("from", ("--from",)),
+        Flag("to", ("--to",)),
+        Flag("sizes", ("--sizes",)),
+    ],
     notes=_notes,
     wakes=False,
     about=_named,

@@ -100,6 +100,12 @@ class Meter:
         """Work of an attempt was lost."""
         self._destroyed_milli_ms += record.shape.gpu_milli * lost_ms
 
+    def redone(self, record: JobRecord, lost_ms: int) -> None:
+        """Work of an attempt was lost, and its job has to do it again."""
+        self.destroyed(record, lost_ms)
+        redone = self._result.redone_milli_ms
+        redone[record.id] = redone.get(record.id, 0) + record.shape.gpu_milli * lost_ms
+
     def _take_ended(self) -> None:
         """Put the ended jobs into the columns, all at once: one by one is slower."""
         ended, self.ended, self._counted = self.ended, [], 0

@@ -12,6 +12,7 @@ from gpuyard.core import State, apply
 from gpuyard.core.explain.admission import impossible_reason
 from gpuyard.core.phrases import names_text
 from gpuyard.errors import count_text
+from gpuyard.job_sizes import SIZES, SizeRanges
 from gpuyard.model import ConfigSet, Market, Node, Pool, Settings
 from gpuyard.model.prices import hold_prices
 from gpuyard.model.units import DAY_MS, MINUTE_MS
@@ -30,6 +31,9 @@ OFF_FACTOR = 2
 Progress = Callable[[str, int, int], None]
 """Called with the side being simulated, how many jobs have ended, and of how many."""
 
+Wanted = Callable[[int], bool]
+"""Whether a row of the trace is one of the jobs that are compared."""
+
 
 @dataclass(frozen=True, slots=True)
 class PreviewRequest:
@@ -47,6 +51,8 @@ class PreviewRequest:
     """When the present settings came into force: earlier events are no check of the simulation."""
     shortened: bool = False
     """Whether more was recorded than can be simulated in a reasonable time."""
+    sizes: SizeRanges = SIZES
+    """Where jobs are parted by size."""
 
 
 def run_preview(asked: PreviewRequest, rows: Iterable[Sequence[Any]], progress: Progress) -> dict[str, Any]:
@@ -68,14 +74,16 @@ def run_preview(asked: PreviewRequest, rows: Iterable[Sequence[Any]], progress: 
         for name, settings in (("as it is", before_settings), ("as it would be", asked.settings))
     ]
     tenants = _tenants(history, sides, asked.changed)
+    spec_milli = [state.shape_of(spec.ask).gpu_milli for spec in history.trace.specs]
     jobs = sum(history.counted)
     found = {
         "from_ms": asked.from_ms,
         "until_ms": asked.until_ms,
         "jobs": jobs,
         "live": history.live,
-        "all": _compared("all", history, sides, lambda _path: True),
+        "all": {"tenant": "all", **_compared(history, sides, lambda _row: True)},
         "tenants": tenants,
+        "sizes": _sizes(history, sides, [asked.sizes.name_of(milli) for milli in spec_milli], asked.sizes),
         "utilisation": [_utilisation(history, side) for side in sides],
         "preemptions": [side.preemptions for side in sides],
         "timeouts": [side.timeouts for side in sides],
@@ -129,37 +137,49 @@ def _tenants(history: Recorded, sides: list[Result], changed: tuple[str, ...]) -
     }
     deeper = {path for path in changed if "/" in path}
     return [
-        {**_compared(path, history, sides, _below(path)), "changed": path in changed}
+        {"tenant": path, **_compared(history, sides, _below(path, history)), "changed": path in changed}
         for path in sorted({*tops, *deeper}, key=lambda path: path.split("/"))
     ]
 
 
-def _below(path: str) -> Callable[[str], bool]:
-    return lambda tenant: tenant == path or tenant.startswith(f"{path}/")
+def _below(path: str, history: Recorded) -> Wanted:
+    tenants = history.tenant
+    return lambda row: tenants[row] == path or tenants[row].startswith(f"{path}/")
 
 
-def _compared(
-    name: str, history: Recorded, sides: list[Result], wanted: Callable[[str], bool]
-) -> dict[str, Any]:
-    """Waits of some tenants' jobs, of those that ended on both sides. None: there is none."""
+def _sizes(
+    history: Recorded, sides: list[Result], size_of_spec: list[str], sizes: SizeRanges
+) -> list[dict[str, Any]]:
+    """By size of job, those of which any was recorded."""
+    spec = history.trace.spec
+
+    def of(name: str) -> Wanted:
+        return lambda row: size_of_spec[spec[row]] == name
+
+    found = [{"size": name, **_compared(history, sides, of(name))} for name in sizes.names]
+    return [each for each in found if each["jobs"]]
+
+
+def _compared(history: Recorded, sides: list[Result], wanted: Wanted) -> dict[str, Any]:
+    """Waits of some jobs, of those that ended on both sides. None: there is none."""
     both = set(sides[0].job_id) & set(sides[1].job_id)
     waits = [_waits(history, side, both, wanted) for side in sides]
-    jobs = sum(counts and wanted(path) for path, counts in zip(history.tenant, history.counted, strict=True))
+    jobs = sum(counts and wanted(row) for row, counts in enumerate(history.counted))
     return {
-        "tenant": name,
         "jobs": jobs,
         "compared": len(waits[0]),
+        "wait_median_ms": [find_nearest_rank(each, 50) if each else None for each in waits],
         "wait_mean_ms": [sum(each) // len(each) if each else None for each in waits],
         "wait_p95_ms": [find_nearest_rank(each, 95) if each else None for each in waits],
     }
 
 
-def _waits(history: Recorded, side: Result, both: set[int], wanted: Callable[[str], bool]) -> list[int]:
+def _waits(history: Recorded, side: Result, both: set[int], wanted: Wanted) -> list[int]:
     ended = zip(side.job_id, side.wait_ms, strict=False)
     return sorted(
         wait_ms
         for job_id, wait_ms in ended
-        if job_id in both and history.counted[job_id - 1] and wanted(history.tenant[job_id - 1])
+        if job_id in both and history.counted[job_id - 1] and wanted(job_id - 1)
     )
 
 

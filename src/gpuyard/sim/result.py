@@ -43,6 +43,8 @@ class Result:
     node_failures: int = 0
     destroyed_gpu_ms: int = 0
     """GPU time (ms x GPU) of work that had to be done again, restarts included."""
+    redone_milli_ms: dict[int, int] = field(default_factory=dict)
+    """By id of job, the milli-GPU x ms that it did again after a preemption or a node failure; few jobs have any."""
     used_gpu_ms: int = 0
     cost_micro_usd: int = 0
     price_micro_usd_h: int | None = None

@@ -267,7 +267,7 @@ class Simulation:
         saved_ms = saved_before + self._kept(record, ran_ms)
         self._saved[job_id] = saved_ms
         self._stopped(record, ran_ms)
-        self._meter.destroyed(record, ran_ms - (saved_ms - saved_before))
+        self._meter.redone(record, ran_ms - (saved_ms - saved_before))
         end(self.state, at_ms, job_id, record.attempt, outcome, saved_ms)
 
     def _stopped(self, record: JobRecord, ran_ms: int) -> None:

@@ -9,9 +9,10 @@ from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import repeat
-from operator import mul
+from operator import mul, sub
 from typing import Any
 
+from gpuyard.job_sizes import SIZES, SizeRanges
 from gpuyard.model.units import HOUR_MS, MICRO_USD, MILLI, SECOND_MS
 from gpuyard.sim.result import Result, Samples
 
@@ -24,21 +25,21 @@ RATIO_DIGITS = 6
 MEAN_DIGITS = 3
 
 
-def summarise_all(results: Sequence[Result]) -> list[dict[str, Any]]:
+def summarise_all(results: Sequence[Result], sizes: SizeRanges = SIZES) -> list[dict[str, Any]]:
     """The figures of several policies on one trace, with utilisation over the same time for all of them.
 
     That is from the first submission until the first policy has finished its jobs. A policy that leaves a few long jobs
     to the end is not less busy for that. An interrupted run cannot be compared.
     """
     if any([result.interrupted for result in results]):
-        return [summarise(result) for result in results]
+        return [summarise(result, sizes=sizes) for result in results]
     results = [align_columns(result) for result in results]
     windows = [_window_ms(result) for result in results]
     until_ms = min([end for start, end in windows if end > start], default=None)
-    return [summarise(result, until_ms) for result in results]
+    return [summarise(result, until_ms, sizes) for result in results]
 
 
-def summarise(result: Result, until_ms: int | None = None) -> dict[str, Any]:
+def summarise(result: Result, until_ms: int | None = None, sizes: SizeRanges = SIZES) -> dict[str, Any]:
     """The figures of one policy on one trace.
 
     - `jct_s`, `wait_s`, `slowdown`: over jobs that ended (COMPLETED or TIMEOUT), so `unfinished` belongs
@@ -47,6 +48,8 @@ def summarise(result: Result, until_ms: int | None = None) -> dict[str, Any]:
     - `utilisation`: until `until_ms`, if that is before its own end; `window_s` says how long that is.
     - `utilisation`, `fragmentation`, `fairness`, `slowdown`: see the functions below.
     - `destroyed_gpu_s`: GPU time of work that had to be done again; part of `used_gpu_s`.
+    - `work_wait_s`: the mean wait, each job weighted with the GPU time of its work; see `_sizes`.
+    - `sizes`: by range of sizes, over jobs that ended; see `_sizes`.
     - `tenants`: by path; `jobs`, `gpu_s` and `cost_usd` of jobs that ended; `share` and `entitled` as in
       `tenant_shares`.
     """
@@ -56,6 +59,7 @@ def summarise(result: Result, until_ms: int | None = None) -> dict[str, Any]:
     jcts = _by_tenant(result.tenant, result.jct_ms, count)
     weights = _weights_ms(result)
     ended = len(result.jct_ms)
+    work = _work_milli_ms(result)
     return {
         "jobs": result.jobs,
         "finished": result.finished,
@@ -64,6 +68,7 @@ def summarise(result: Result, until_ms: int | None = None) -> dict[str, Any]:
         "unfinished": result.unfinished,
         "jct_s": spread(_merged(jcts)),
         "wait_s": spread(_merged(waits)),
+        "work_wait_s": _work_wait_s(sum(work), sum(map(mul, work, result.wait_ms))),
         "slowdown": spread(sorted(compute_slowdowns_milli(result))),
         "makespan_s": (result.last_end_ms - result.first_submit_ms) / SECOND_MS if ended else None,
         "utilisation": utilisation(result, weights, until_ms),
@@ -76,6 +81,7 @@ def summarise(result: Result, until_ms: int | None = None) -> dict[str, Any]:
         "used_gpu_s": result.used_gpu_ms / SECOND_MS,
         "cost_usd": result.cost_micro_usd / MICRO_USD,
         "interrupted": result.interrupted,
+        "sizes": _sizes(result, work, sizes),
         "tenants": _tenants(result, weights, waits, jcts),
     }
 
@@ -92,7 +98,7 @@ def align_columns(result: Result) -> Result:
     plain["stranded_milli"] = samples.stranded_milli
     tenants = [*samples.tenant_used_milli, *samples.tenant_entitled_milli]
     known = min(len(result.tenants), len(samples.tenant_used_milli), len(samples.tenant_entitled_milli))
-    job_rows = {len(column) for column in list(jobs.values())[1:]}
+    job_rows = {len(column) for column in jobs.values()}
     sample_rows = {len(column) for column in [*plain.values(), *tenants]}
     if len(job_rows) == 1 and len(sample_rows) == 1 and len(result.tenants) == known:
         return result
@@ -245,6 +251,50 @@ def _tenants(
             "entitled": share[1] if share else None,
         }
     return tenants
+
+
+def _work_milli_ms(result: Result) -> list[int]:
+    """By ended job, the milli-GPU x ms that it held, without what it did again: the same under every policy."""
+    held = map(mul, result.gpu_milli, map(sub, result.jct_ms, result.wait_ms))
+    if not result.redone_milli_ms:
+        return list(held)
+    redone = map(result.redone_milli_ms.get, result.job_id, repeat(0))
+    return list(map(sub, held, redone))
+
+
+def _sizes(result: Result, work: Sequence[int], sizes: SizeRanges) -> dict[str, dict[str, Any]]:
+    """The jobs that ended by their size, a gang with all its GPUs; ranges without a job are there, with no figures.
+
+    - `work_wait_s`: the mean wait, each job weighted with the GPU time of its work. Every order that stops no job has
+      nearly the same one over all jobs: what one job waits less, others wait more. Far above it, large jobs pay.
+    - `gpu_s`: GPU time held; `redone_gpu_s`: of it, what was done again after a preemption or a node failure.
+    """
+    groups: list[list[int]] = [[] for _ in sizes.ranges]
+    weighed, weights, redone = ([0] * len(groups) for _ in range(3))
+    place = {milli: sizes.place(milli) for milli in set(result.gpu_milli)}
+    again = result.redone_milli_ms
+    for job_id, milli, wait, done in zip(result.job_id, result.gpu_milli, result.wait_ms, work, strict=True):
+        at = place[milli]
+        groups[at].append(wait)
+        weights[at] += done
+        weighed[at] += done * wait
+        if job_id in again:
+            redone[at] += again[job_id]
+    return {
+        name: {
+            "jobs": len(group),
+            "wait_s": spread(sorted(group)),
+            "work_wait_s": _work_wait_s(weights[at], weighed[at]),
+            "gpu_s": (weights[at] + redone[at]) / (MILLI * SECOND_MS),
+            "redone_gpu_s": redone[at] / (MILLI * SECOND_MS),
+        }
+        for at, (name, group) in enumerate(zip(sizes.names, groups, strict=True))
+    }
+
+
+def _work_wait_s(weight: int, weighed: int) -> float | None:
+    """A mean of milliseconds, in seconds; None where there was no work."""
+    return round(weighed / (weight * SECOND_MS), MEAN_DIGITS) if weight > 0 else None
 
 
 def _cost_usd(result: Result, tenant: int, milli_ms: int) -> float:

@@ -1,10 +1,11 @@
-"""`yard apply` and `yard rollback` where the preview of a change fails."""
+"""`yard apply` and `yard rollback` where the preview of a change fails, and how one is shown."""
 
 from typing import Any
 
 import pytest
 
 from gpuyard.cli.commands.config import apply
+from gpuyard.cli.commands.config.changes import show_preview
 from gpuyard.errors import YardError
 from gpuyard.wire import endpoints
 from harness.answering import CUT, Problem, Stream
@@ -85,3 +86,49 @@ def test_an_undecided_change_ends_where_its_preview_fails(
 
     assert [] == server.put
     assert "--no-preview" in caught.value.hint
+
+
+# -- how it is shown
+
+
+def waits(jobs: int, before_s: int, after_s: int, **about: str) -> dict[str, Any]:
+    pair = [before_s * 1000, after_s * 1000]
+    return {
+        **about,
+        "jobs": jobs,
+        "compared": jobs,
+        "wait_median_ms": [each // 2 for each in pair],
+        "wait_mean_ms": pair,
+        "wait_p95_ms": [3 * each for each in pair],
+    }
+
+
+def preview(*sizes: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "sentence": "over the last day: …",
+        "jobs": 12,
+        "live": 2,
+        "tenants": [waits(12, 60, 20, tenant="a")],
+        "all": waits(12, 60, 20, tenant="all"),
+        "sizes": list(sizes),
+        "utilisation": [0.5, 0.75],
+        "preemptions": [0, 3],
+    }
+
+
+def test_sizes_have_a_table_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+    show_preview(preview(waits(10, 40, 8, size="up to 1"), waits(2, 160, 800, size="17+")))
+    lines = capsys.readouterr().out.splitlines()
+
+    heads = [line for line in lines if "JOBS" in line]
+    assert ["TENANT", "GPUS OF A JOB"] == [head.partition("  ")[0] for head in heads]
+    large = "17+               2  2.7 → 13 min  1.3 → 6.7 min      8 → 40 min"
+    assert [large] == [line for line in lines if line.startswith("17+")]
+
+
+def test_one_size_and_an_older_yard_have_none(capsys: pytest.CaptureFixture[str]) -> None:
+    older = preview()
+    del older["sizes"]
+    for each in (preview(waits(12, 60, 20, size="up to 1")), older):
+        show_preview(each)
+        assert 1 == capsys.readouterr().out.count("JOBS")

@@ -1,5 +1,6 @@
 """`yard demo`: it tells its story and leaves a report."""
 
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -44,6 +45,11 @@ def test_a_table_two_sentences_and_a_report(shown: Done, tmp_path: Path) -> None
     assert "With default instead of fifo the teams wait on average: " in text
     assert all(f" {team} " in text.partition("on average: ")[2] for team in TEAMS)
     assert "The price: " in text
+    assert re.search(
+        r"With default instead of fifo the \d+ jobs of 17\+ GPUs wait: median \S+ \w+ → \S+ \w+, 95 % within ",
+        text,
+    )
+    assert "An average GPU-hour of work waits " in text
     report = tmp_path / demo.REPORT_NAME
     assert f"The report, with plots: {report}" in text
     assert report.read_text(encoding="utf-8").startswith("<!doctype html>")

@@ -13,7 +13,7 @@ from .conftest import EXAMPLE, Yard
 SUMMARY = {
     "jobs", "finished", "rejected", "timeouts", "unfinished", "jct_s", "wait_s", "slowdown", "makespan_s",
     "utilisation", "fragmentation", "fairness", "preemptions", "node_failures", "destroyed_gpu_s", "used_gpu_s",
-    "cost_usd", "interrupted", "tenants",
+    "cost_usd", "interrupted", "tenants", "sizes", "work_wait_s",
 }  # fmt: skip
 
 
@@ -59,10 +59,22 @@ def test_every_form_has_the_same_figures(yard: Yard, jobs: Path) -> None:
         assert document["policies"][row["policy"]]["wait_s"]["mean"] == float(row["wait_s_mean"])
         assert "false" == row["interrupted"]
     lines = yard(*words, "table").out.splitlines()
-    assert ["policy", "fifo", "default"] == [line.split()[0] for line in lines]
+    assert ["policy", "fifo", "default"] == [line.split()[0] for line in lines[:3]]
+    assert ["", "size", "up", "up"] == [line.partition(" ")[0] for line in lines[3:7]]
     wide = yard(*words, "wide").out
     assert wide.startswith("\n".join(lines))
     assert "\ntenant" in wide
+
+
+def test_jobs_are_parted_by_size_where_it_is_asked(yard: Yard, jobs: Path) -> None:
+    words = ("simulate", "--trace", jobs, "--gpus", 8, "--policy", "fifo")
+    sizes = json.loads(yard(*words, "-o", "json", "--sizes", "1,4").out)["policies"]["fifo"]["sizes"]
+
+    assert ["up to 1", "2-4", "5+"] == list(sizes)
+    assert 4 == sum(each["jobs"] for each in sizes.values())
+    refused = yard(*words, "--sizes", "8,4")
+    assert (2, "") == (refused.code, refused.out)
+    assert "--sizes must be rising numbers of GPUs such as 1,8,16, not 8,4" in refused.err
 
 
 def test_the_configuration_brings_fleet_and_policy(yard: Yard, jobs: Path) -> None:

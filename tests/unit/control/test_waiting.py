@@ -127,7 +127,7 @@ def report(planted: Planted, by: str = "", sight: Sight = ALL, **values: Any) ->
 
     store = SimpleNamespace(projections=SimpleNamespace(between=between))
     readings: Any = SimpleNamespace(store=store, now_ms=planted.yard.now_ms)
-    return build(readings, {"by": by, "from": "", "to": "", **values}, sight)
+    return build(readings, {"by": by, "from": "", "to": "", "sizes": "", **values}, sight)
 
 
 @pytest.fixture(scope="module")
@@ -175,15 +175,28 @@ def test_each_cause_is_found_within_two_percent(planted: Planted) -> None:
 
 def test_waiting_is_told_by_tenant_pool_size_and_hour(planted: Planted) -> None:
     lines = report(planted, "tenant,pool,size,reason").rows
-    assert [{"tenant": "q", "pool": "own", "size": "1", "reason": "quota"}] == [
+    assert [{"tenant": "q", "pool": "own", "size": "up to 1", "reason": "quota"}] == [
         {name: line[name] for name in ("tenant", "pool", "size", "reason")}
         for line in lines
         if line["tenant"] == "q"
     ]
-    assert {"1", "2", "6"} == {line["size"] for line in lines}
+    assert {"up to 1", "2-8"} == {line["size"] for line in lines}
     tail = [line for line in report(planted, "hour,reason").rows if line["reason"] == "tail"]
     assert [6, 6] == [pytest.approx(line["gpu_hours"], rel=0.02) for line in tail]
     assert ["2026-11-12 00:00", "2026-11-12 01:00"] == [line["hour"] for line in tail]
+
+
+def test_sizes_are_parted_where_it_is_asked(planted: Planted) -> None:
+    whole = report(planted, "size").rows
+    each = report(planted, "size", sizes="each").rows
+    assert ["up to 1", "2-8"] == [line["size"] for line in whole]
+    assert ["1", "2", "6"] == [line["size"] for line in each]
+    assert [each[0]["gpu_hours"], each[1]["gpu_hours"] + each[2]["gpu_hours"]] == [
+        pytest.approx(line["gpu_hours"]) for line in whole
+    ]
+    assert ["up to 1", "2-5", "6+"] == [line["size"] for line in report(planted, "size", sizes="1,5").rows]
+    with pytest.raises(BadInput, match="sizes must be rising numbers of GPUs"):
+        report(planted, "size", sizes="5,1")
 
 
 def test_a_tenant_sees_its_own_waiting_alone(planted: Planted) -> None:

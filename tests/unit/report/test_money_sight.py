@@ -160,7 +160,7 @@ def _savings(readings: Any, sight: Sight) -> tuple[Any, float]:
 
 
 def _waits(readings: Any, sight: Sight) -> tuple[Any, float]:
-    table = waits.build(readings, {"by": "tenant,reason", "from": "", "to": ""}, sight)
+    table = waits.build(readings, {"by": "tenant,reason", "from": "", "to": "", "sizes": ""}, sight)
     return [table.rows, table.head], table.head["gpu_hours"]
 
 

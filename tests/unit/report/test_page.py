@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from gpuyard.job_sizes import SizeRanges
 from gpuyard.sim.report import render
 from gpuyard.sim.result import Result, Samples
 from unit.report.synthetic import DAY_MS, four_policies, simulate, week
@@ -18,7 +19,7 @@ HOSTILE = [
     "c'd",
     "]]></style>",
 ]
-PLOTS = ["utilisation", "queue", "waits", "slowdown", "tenants"]
+PLOTS = ["utilisation", "queue", "waits", "slowdown", "sizes", "tenants"]
 FACTS = [("trace", "week.csv"), ("GPUs", "128")]
 
 
@@ -218,12 +219,28 @@ def test_a_phone_is_told_that_a_table_goes_on_and_words_are_explained(html: str)
     page = Page(html)
     boxes = [attrs for _tag, attrs in page.seen if attrs.get("class") == "scroll"]
     hints = [attrs for _tag, attrs in page.seen if attrs.get("class") == "more"]
-    assert (2, 2) == (len(boxes), len(hints))
-    assert 2 == page.all_text().count("Swipe sideways: there are more columns")
+    assert (3, 3) == (len(boxes), len(hints))
+    assert 3 == page.all_text().count("Swipe sideways: there are more columns")
     assert "95 of 100 jobs wait no longer" in page.texts("small")
     assert "from submission to end" in page.texts("small")
     assert "p95 slowdown" not in html
     assert re.search(r"Utilisation is over the same [\d.]+ d for all policies", html)
+
+
+def test_every_size_of_job_has_its_figures_under_every_policy(four: list[Result]) -> None:
+    html = render(four, "week", sizes=SizeRanges([4]))
+    page = Page(html)
+    for size in ("up to 4", "5+", "all"):
+        assert len(four) == html.count(f'<th scope="row">{size}</th>') + html.count(
+            f'<th scope="row"><span class="hint">{size}</span></th>'
+        )
+    assert any(re.match(r"A GPU-hour of work waits .+ with \w+, ", each) for each in page.texts("h2"))
+    assert "by work" in page.texts("dt")
+
+
+def test_one_size_needs_no_table_of_sizes() -> None:
+    small = simulate("fifo", [task for task in week(100) if task.gpu_milli <= 1000])
+    assert "A GPU-hour of work" not in render([small], "week")
 
 
 def test_waits_and_cost_of_every_team_stand_beside_each_other(four: list[Result]) -> None:

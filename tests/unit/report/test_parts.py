@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuyard.job_sizes import SIZES, SizeRange, SizeRanges
 from gpuyard.pages import human
 from gpuyard.pages.markup import Markup, element, join
 from gpuyard.pages.scale import choose_steps, make_factor_scale, make_time_ticks, push_apart, wait_scale
 from gpuyard.quantities import percent_rounded, span_rounded, usd_rounded
-from gpuyard.sim.report import make_terminal_table, sentences
+from gpuyard.sim.report import make_size_table, make_terminal_table, sentences
 from gpuyard.sim.report.series import (
     POINTS_MAX,
-    SizeClass,
+    SizeSpread,
     compare_policies,
     mean,
     slowdown_by_size,
@@ -23,7 +24,7 @@ from gpuyard.sim.report.series import (
     thin_values,
 )
 from gpuyard.sim.result import Result
-from gpuyard.sim.summary import summarise
+from gpuyard.sim.summary import summarise, summarise_all
 from unit.report.synthetic import four_policies, simulate, week
 
 HOUR_MS = 3_600_000
@@ -138,20 +139,29 @@ def test_thinning_keeps_the_peak_and_the_mean(count: int) -> None:
         assert sum(values) == pytest.approx(total)
 
 
-def test_sizes_fall_into_their_classes() -> None:
-    sizes = [0, 500, 1000, 1001, 4000, 5000, 8000, 9000, 16_000, 16_001, 512_000]
+def test_slowdowns_are_told_by_size() -> None:
     result = Result("fifo", 8000, ["a"])
-    for milli in sizes:
-        result.wait_ms.append(0)
-        result.jct_ms.append(20_000)
+    for milli, jct_ms in [
+        (0, 10_000),
+        (500, 20_000),
+        (1000, 30_000),
+        (1001, 40_000),
+        (8000, 50_000),
+        (512_000, 60_000),
+    ]:
+        result.wait_ms.append(jct_ms - 10_000)
+        result.jct_ms.append(jct_ms)
         result.gpu_milli.append(milli)
 
-    found = slowdown_by_size(result)
-
-    assert [("≤ 1", 3), ("2–4", 2), ("5–8", 2), ("9–16", 2), ("17+", 2)] == [
-        (each.name, each.jobs) for each in found if each
-    ]
-    assert {1.0} == {each.p95 for each in found if each}
+    up_to_1, few, some, most = SIZES.ranges
+    assert [
+        SizeSpread(up_to_1, 3, 2.0, 3.0),
+        SizeSpread(few, 2, 4.0, 5.0),
+        None,
+        SizeSpread(most, 1, 6.0, 6.0),
+    ] == slowdown_by_size(result, SIZES)
+    assert [6, 0] == [each.jobs if each else 0 for each in slowdown_by_size(result, SizeRanges([1000]))]
+    assert "9-16" == some.name
 
 
 def test_the_table_has_a_row_per_policy_and_marks_the_best() -> None:
@@ -166,6 +176,71 @@ def test_the_table_has_a_row_per_policy_and_marks_the_best() -> None:
     assert (waits.index(min(waits)), 2) in table.best
     assert (waits.index(max(waits)), 2) not in table.best
     assert [] == make_terminal_table([]).rows
+
+
+def test_the_table_of_sizes_has_a_row_per_size_and_policy() -> None:
+    results = four_policies()
+    summaries = summarise_all(results)
+    table = make_size_table(results, summaries)
+
+    sizes = ["up to 1", "2-8", "9-16", "17+", "all"]
+    assert [
+        "size",
+        "policy",
+        "jobs",
+        "wait mean",
+        "wait median",
+        "wait p95",
+        "by work",
+        "done again",
+    ] == table.headers
+    assert [(size, result.policy) for size in sizes for result in results] == [
+        (row[0], row[1]) for row in table.rows
+    ]
+    jobs = [int(row[2].replace(",", "")) for row in table.rows if row[1] == "fair"]
+    assert [*jobs[:-1], sum(jobs[:-1])] == jobs
+    large = [summary["sizes"]["17+"]["work_wait_s"] for summary in summaries]
+    assert (12 + large.index(min(large)), 6) in table.best
+    assert (12 + large.index(max(large)), 6) not in table.best
+    assert {"0 %"} == {row[7] for row in table.rows}
+
+
+def test_sizes_without_a_job_are_left_out() -> None:
+    result = simulate("fifo", [task for task in week(300) if task.gpu_milli == 1000])
+
+    assert ["up to 1"] == [row[0] for row in make_size_table([result], [summarise(result)]).rows]
+    assert [] == make_size_table([], []).rows
+
+
+def test_sizes_and_tenants_that_wait_longer_are_named_with_both_figures() -> None:
+    fifo, srpt = [summarise(result) for result in four_policies() if result.policy in ("fifo", "srpt")]
+    longer = sentences.longer_waits_texts(fifo, srpt)
+
+    waits = [each["sizes"]["17+"]["wait_s"]["p95"] for each in (fifo, srpt)]
+    assert waits[1] > 1.5 * waits[0]
+    said = " → ".join(span_rounded(wait) for wait in waits)
+    assert any(each.startswith("jobs of 17+ GPUs ") and f"95 % within {said}" in each for each in longer)
+    assert [] == sentences.longer_waits_texts(fifo, fifo)
+
+
+def test_the_size_that_waits_longest_heads_the_plot() -> None:
+    entries = compare_policies([Result("fifo", 8000), Result("fair", 8000)])
+    small, large = SizeRange(0, 1), SizeRange(17, None)
+    fifo = [SizeSpread(small, 9, 0.0, 7200.0), SizeSpread(large, 9, 0.0, 90_000.0)]
+    fair = [SizeSpread(small, 9, 0.0, 60.0), SizeSpread(large, 9, 0.0, 200_000.0)]
+
+    assert (
+        "Jobs of 17+ GPUs wait longest: 95 % of them up to 25 h with fifo, 2.3 d with fair"
+        == sentences.size_heading(entries, [fifo, fair])
+    )
+    assert (
+        "Jobs of up to 1 GPU wait longest: 95 % of them up to 1.0 min with fair, 2.0 h with fifo"
+        == sentences.size_heading(entries, [fifo[:1], fair[:1]])
+    )
+    none = [[None], [None]]
+    assert "No job ended, so no wait is known" == sentences.size_heading(entries, none)
+    idle = [[SizeSpread(small, 9, 0.0, 0.0)]] * 2
+    assert "Jobs of every size start at once" == sentences.size_heading(entries, idle)
 
 
 def test_equal_policies_have_no_best() -> None:
@@ -228,8 +303,9 @@ def test_the_heading_of_tenants_names_the_worst() -> None:
 
 def test_the_jobs_that_suffer_most_do_so_under_any_policy() -> None:
     entries = compare_policies([Result("fifo", 8000), Result("fair", 8000)])
-    fifo = [SizeClass("5–8", 9, 10.0, 464.0), SizeClass("17+", 9, 11.0, 290.0)]
-    fair = [SizeClass("5–8", 9, 5.0, 352.0), SizeClass("17+", 9, 23.0, 720.0)]
+    small, large = SizeRange(2, 8), SizeRange(17, None)
+    fifo = [SizeSpread(small, 9, 10.0, 464.0), SizeSpread(large, 9, 11.0, 290.0)]
+    fair = [SizeSpread(small, 9, 5.0, 352.0), SizeSpread(large, 9, 23.0, 720.0)]
 
     assert (
         "Jobs of 17+ GPUs suffer most: 95 % of them take up to 290× their run time with fifo, 720× with fair"

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuyard.job_sizes import SizeRanges
 from gpuyard.sim.report import render
 from gpuyard.sim.result import Result, Samples
 from gpuyard.sim.summary import (
@@ -31,6 +32,7 @@ KEYS = [
     "unfinished",
     "jct_s",
     "wait_s",
+    "work_wait_s",
     "slowdown",
     "makespan_s",
     "utilisation",
@@ -43,6 +45,7 @@ KEYS = [
     "used_gpu_s",
     "cost_usd",
     "interrupted",
+    "sizes",
     "tenants",
 ]
 
@@ -125,6 +128,52 @@ def test_summary_equals_a_naive_one(rows: list[tuple[int, int, int, int]]) -> No
         assert (brute_rank([w + r for w, r, _, _ in mine], 50) / 1000 if mine else None) == tenant["jct_s"][
             "p50"
         ]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 10**9),
+            st.integers(0, 10**9),
+            st.sampled_from([0, 500, 1000, 2000, 8000, 9000, 16_000, 17_000, 64_000]),
+            st.integers(0, 10**6),
+        ),
+        max_size=40,
+    )
+)
+def test_sizes_equal_naive_ones(rows: list[tuple[int, int, int, int]]) -> None:
+    """Rows are (wait_ms, run_ms, gpu_milli, ms that were done again)."""
+    result = ended([(wait, run + again, milli, 0) for wait, run, milli, again in rows], ["a"])
+    result.redone_milli_ms = {
+        number: milli * again for number, (_, _, milli, again) in enumerate(rows, 1) if milli * again
+    }
+    summary = summarise(result)
+
+    def weighed(some: list[tuple[int, int, int, int]]) -> float | None:
+        work = sum(milli * run for _, run, milli, _ in some)
+        return sum(milli * run * wait for wait, run, milli, _ in some) / work / 1000 if work else None
+
+    bounds = {"up to 1": (0, 1000), "2-8": (1001, 8000), "9-16": (8001, 16_000), "17+": (16_001, 10**9)}
+    assert list(bounds) == list(summary["sizes"])
+    for name, (least, most) in bounds.items():
+        mine = [row for row in rows if least <= row[2] <= most]
+        told = summary["sizes"][name]
+        assert len(mine) == told["jobs"]
+        assert (brute_rank([row[0] for row in mine], 95) / 1000 if mine else None) == told["wait_s"]["p95"]
+        assert (brute_rank([row[0] for row in mine], 50) / 1000 if mine else None) == told["wait_s"]["p50"]
+        assert weighed(mine) == pytest.approx(told["work_wait_s"], abs=1e-3)
+        assert sum(milli * (run + again) for _, run, milli, again in mine) / 1e6 == told["gpu_s"]
+        assert sum(milli * again for _, _, milli, again in mine) / 1e6 == told["redone_gpu_s"]
+    assert weighed(rows) == pytest.approx(summary["work_wait_s"], abs=1e-3)
+
+
+def test_sizes_may_be_parted_elsewhere() -> None:
+    result = ended([(1000, 1000, milli, 0) for milli in (1000, 4000, 32_000)], ["a"])
+
+    sizes = summarise(result, sizes=SizeRanges([4]))["sizes"]
+    assert [("up to 4", 2), ("5+", 1)] == [(name, each["jobs"]) for name, each in sizes.items()]
+    (one,) = summarise_all([result], SizeRanges([4]))
+    assert sizes == one["sizes"]
 
 
 def test_the_keys_are_the_promised_ones_and_become_json() -> None:

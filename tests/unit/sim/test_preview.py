@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from gpuyard.core import State, apply
+from gpuyard.job_sizes import SizeRanges
 from gpuyard.model import (
     After,
     AfterKind,
@@ -59,7 +60,8 @@ def ended(
     job_id: int, tenant: str, submit_m: int, start_m: int, end_m: int, *, attempts: int = 1, **spec: Any
 ) -> tuple[Any, ...]:
     """A row of the history; minutes from the birth of the yard. A start at 0 minutes and below: it never ran."""
-    made = JobSpec(tenant, Ask(Whole(1)), name=f"n{job_id}", recipe=f"r{job_id}", **spec)
+    wanted = spec.pop("ask", Ask(Whole(1)))
+    made = JobSpec(tenant, wanted, name=f"n{job_id}", recipe=f"r{job_id}", **spec)
     detail = {"spec": to_plain(made), "limit_ms": HOUR_MS, "deadline_ms": 0, "begin_ms": 0, "grants": []}
     times = (BORN + submit_m * M, BORN + start_m * M if start_m >= 0 else 0, BORN + end_m * M)
     return (job_id, tenant, *times, attempts, json.dumps(detail))
@@ -90,6 +92,25 @@ def test_a_limit_that_is_raised_halves_the_work_before_each() -> None:
     assert (
         "over the last 40 minutes: mean wait of a 15 → 5 min, utilisation 25 % as before" == found["sentence"]
     )
+
+
+def test_waits_are_told_by_size_of_job() -> None:
+    large = Ask(Whole(2), tasks=2)
+    rows = [*FOUR, ended(5, "b", 0, 5, 25, ask=large), ended(6, "b", 0, 25, 35, ask=Ask(Whole(1)))]
+    found = previewed(rows, limited(2))
+
+    one, some = found["sizes"]
+    assert [("up to 1", 5), ("2-8", 1)] == [(each["size"], each["jobs"]) for each in (one, some)]
+    assert found["all"]["jobs"] == one["jobs"] + some["jobs"]
+    means = [
+        (one["wait_mean_ms"][side] * one["compared"] + some["wait_mean_ms"][side] * some["compared"]) // 6
+        for side in (0, 1)
+    ]
+    assert found["all"]["wait_mean_ms"] == means
+    assert some["wait_mean_ms"] == some["wait_median_ms"] == some["wait_p95_ms"]
+
+    (both,) = previewed(rows, limited(2), sizes=SizeRanges([4]))["sizes"]
+    assert ("up to 4", 6) == (both["size"], both["jobs"])
 
 
 def test_the_simulation_is_held_against_what_really_happened() -> None:

@@ -21,6 +21,7 @@ from gpuyard.control.commands.configs import Proposal
 from gpuyard.control.foresight.previews import Line, Previews
 from gpuyard.control.serve import Yard
 from gpuyard.errors import BadInput
+from gpuyard.job_sizes import SIZES_TEXT, parse_sizes
 from gpuyard.wire import endpoints
 from gpuyard.wire.endpoints import Action
 
@@ -114,10 +115,14 @@ class _Configs:
     async def preview(self, request: Request) -> Response:
         """JSON at the end, or with `Accept: text/event-stream` events: `progress`, then `preview`."""
         wanted = await read_body(ConfigRequest, request)
+        try:
+            sizes = parse_sizes(wanted.sizes)
+        except ValueError as wrong:
+            raise Problem(422, f"sizes {wrong}", f"For example: {SIZES_TEXT}.", kind="unacceptable") from None
         proposal = await self._proposal(request, wanted)
         difference = await run_in_thread(self._configs.difference, proposal)
         changed = [each["name"] for each in difference["changes"] if each["kind"] == "tenant"]
-        lines = self._previews.run(proposal, changed, wanted.days)
+        lines = self._previews.run(proposal, changed, wanted.days, sizes)
         # Compute the first line before the answer begins: a refusal is then an answer of its own.
         first = await anext(lines)
         if "text/event-stream" in request.headers.get("accept", ""):

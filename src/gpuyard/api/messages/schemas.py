@@ -43,6 +43,7 @@ from gpuyard.control.commands.layouts import WantedLayout
 from gpuyard.control.replica.labels import read_label
 from gpuyard.engines.contract import Container
 from gpuyard.errors import quote, suggest_end
+from gpuyard.job_sizes import SIZES_TEXT
 from gpuyard.model import AfterKind, Isolation
 from gpuyard.model.units import MILLI, NO_LIMIT_MS, SECOND_MS
 from gpuyard.wire import job_fields as table
@@ -487,6 +488,11 @@ class ConfigRequest(BaseModel):
         ge=1,
         le=PREVIEW_DAYS_MAX,
         description="For a preview: how many days of history to simulate.",
+    )
+    sizes: str = Field(
+        SIZES_TEXT,
+        max_length=200,
+        description="For a preview: where jobs are parted by size, the most GPUs of each range but the last.",
     )
 
 

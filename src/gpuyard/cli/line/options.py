@@ -157,6 +157,15 @@ PRESETS = (
 
 SeedOption = Annotated[int, Option("--seed", metavar="N", min=0, help="The same seed gives the same result.")]
 
+SizesOption = Annotated[
+    str,
+    Option(
+        "--sizes",
+        metavar="GPUS",
+        help="Where jobs are parted by size, a gang with all its GPUs: the most GPUs of each range but the last.",
+    ),
+]
+
 ReportOption = Annotated[
     Path | None,
     Option(

@@ -16,6 +16,7 @@ from gpuyard.control.commands.configs import Proposal
 from gpuyard.control.refusals import Overloaded
 from gpuyard.control.replica.replica import Replica
 from gpuyard.core.state.dump import dump
+from gpuyard.job_sizes import SIZES, SizeRanges
 from gpuyard.model.units import DAY_MS
 
 LINE_BYTES_MAX = 4 * 1024 * 1024
@@ -51,18 +52,22 @@ class Previews:
     limits: PreviewLimits = LIMITS
     busy: bool = False
 
-    async def run(self, proposal: Proposal, changed: list[str], days: int) -> AsyncIterator[Line]:
+    async def run(
+        self, proposal: Proposal, changed: list[str], days: int, sizes: SizeRanges = SIZES
+    ) -> AsyncIterator[Line]:
         """Simulate; gives how far it is, and at last the preview."""
         if self.busy:
             raise Overloaded("another preview is being made", "Try again when it is done.")
         self.busy = True
         try:
-            async for line in self._run(proposal, changed, days):
+            async for line in self._run(proposal, changed, days, sizes):
                 yield line
         finally:
             self.busy = False
 
-    async def _run(self, proposal: Proposal, changed: list[str], days: int) -> AsyncIterator[Line]:
+    async def _run(
+        self, proposal: Proposal, changed: list[str], days: int, sizes: SizeRanges
+    ) -> AsyncIterator[Line]:
         process = await asyncio.create_subprocess_exec(
             *interpreter.command("-m", "gpuyard.control.foresight.preview_process"),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
@@ -71,7 +76,7 @@ class Previews:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
-        feeding = asyncio.create_task(self._feed(process.stdin, proposal, changed, days))
+        feeding = asyncio.create_task(self._feed(process.stdin, proposal, changed, days, sizes))
         complaints = asyncio.create_task(process.stderr.read())
         until_s = asyncio.get_running_loop().time() + self.limits.limit_s
         try:
@@ -103,13 +108,19 @@ class Previews:
                 await process.wait()
 
     async def _feed(
-        self, pipe: asyncio.StreamWriter, proposal: Proposal, changed: list[str], days: int
+        self,
+        pipe: asyncio.StreamWriter,
+        proposal: Proposal,
+        changed: list[str],
+        days: int,
+        sizes: SizeRanges,
     ) -> None:
         """The state, the question, and the history from the latest end backwards."""
         until_ms, page = self.now_ms(), self.limits.page
         from_ms = until_ms - days * DAY_MS
         with suppress(BrokenPipeError, ConnectionResetError):
-            await _send(pipe, await self.in_thread(self._header, proposal, changed, from_ms, until_ms))
+            header = await self.in_thread(self._header, proposal, changed, from_ms, until_ms)
+            await _send(pipe, pickle.dumps({**header, "sizes": sizes}))
             before: tuple[int, int] | None = None
             sent = 0
             while True:
@@ -126,22 +137,20 @@ class Previews:
             await _send(pipe, pickle.dumps(None))
             pipe.close()
 
-    def _header(self, proposal: Proposal, changed: list[str], from_ms: int, until_ms: int) -> bytes:
+    def _header(self, proposal: Proposal, changed: list[str], from_ms: int, until_ms: int) -> dict[str, Any]:
         replica = self.replica
         with replica.lock:
             replica.catch_up()
             plain = dump(replica.state)
             live = replica.store.configs.version()
-        return pickle.dumps(
-            {
-                "state": plain,
-                "settings": proposal.settings,
-                "changed": tuple(changed),
-                "from_ms": from_ms,
-                "until_ms": max(until_ms, from_ms + 1),
-                "since_ms": live.at_ms if live is not None else 0,
-            }
-        )
+        return {
+            "state": plain,
+            "settings": proposal.settings,
+            "changed": tuple(changed),
+            "from_ms": from_ms,
+            "until_ms": max(until_ms, from_ms + 1),
+            "since_ms": live.at_ms if live is not None else 0,
+        }
 
 
 async def _send(pipe: asyncio.StreamWriter, piece: bytes) -> None:

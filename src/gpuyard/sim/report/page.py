@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpuyard import __version__
+from gpuyard.job_sizes import SIZES, SizeRanges
 from gpuyard.pages import human
 from gpuyard.pages.document import (
     Facts,
@@ -17,12 +18,19 @@ from gpuyard.pages.markup import Markup, element, escape_text, join
 from gpuyard.quantities import span_rounded, usd_rounded
 from gpuyard.sim.report import plots, sentences
 from gpuyard.sim.report.series import TENANTS_MAX, ComparedPolicy, compare_policies
-from gpuyard.sim.report.table import METRICS, is_comparable, make_terminal_table
+from gpuyard.sim.report.table import (
+    METRICS,
+    SIZE_METRICS,
+    best_of,
+    is_comparable,
+    list_sizes,
+    make_terminal_table,
+)
 from gpuyard.sim.result import Result
 
 SLOWDOWN_MEANING = (
     "Time from submission to end over run time (bounded slowdown): run times under 10 s count as 10 s, "
-    "and it is never below 1. Jobs are grouped by their GPUs; a part of a GPU counts as one."
+    "and it is never below 1."
 )
 ENTITLED_MEANING = (
     "What its weight entitles a tenant to at a moment, given who has work. Shares and entitlements are of "
@@ -39,15 +47,16 @@ def render(
     command: str = "",
     origin_ms: int = 0,
     summaries: Sequence[dict[str, Any]] | None = None,
+    sizes: SizeRanges = SIZES,
     version: str = __version__,
 ) -> str:
     """The whole page. The first policy is the one that the others are compared with.
 
     `command` is the shell command that repeats the simulation; `origin_ms` the epoch time of the first submission, if
-    known, for dates on the axes; `summaries` the results of `summarise`, if the caller has them. Equal input gives
-    equal bytes.
+    known, for dates on the axes; `summaries` the results of `summarise` with the same `sizes`, if the caller has them.
+    Equal input gives equal bytes.
     """
-    entries = compare_policies(results, summaries)
+    entries = compare_policies(results, summaries, sizes)
     body = element(
         "main",
         _head(title, facts, entries),
@@ -57,8 +66,9 @@ def render(
         ),
         _headlines(entries),
         _table(entries),
+        _sizes(entries),
         _teams(entries) if entries else None,
-        element("section", plots.draw_plots(entries, origin_ms), class_="plots") if entries else None,
+        element("section", plots.draw_plots(entries, origin_ms, sizes), class_="plots") if entries else None,
         _foot(command, version),
     )
     return render_document(title, body, read_asset("report.js"))
@@ -139,6 +149,48 @@ def _key(entries: Sequence[ComparedPolicy], marked: bool) -> Markup | None:
             )
         )
     return element("p", *said, class_="key") if said else None
+
+
+def _sizes(entries: Sequence[ComparedPolicy]) -> Markup | None:
+    """The figures of each size of job under each policy; nothing where all jobs are of one size."""
+    found = list_sizes([entry.result for entry in entries], [entry.summary for entry in entries])
+    if len(found) < 2:
+        return None
+    heads = [element("th", text, scope="col", class_="left") for text in ("GPUs of a job", "policy")]
+    heads += [
+        element("th", metric.header, element("small", metric.plain), scope="col", title=metric.meaning)
+        for metric in SIZE_METRICS
+    ]
+    lines = []
+    for size, rows in found:
+        best = [best_of(metric, rows) for metric in SIZE_METRICS]
+        for nth, (entry, row) in enumerate(zip(entries, rows, strict=True)):
+            cells = [
+                element(
+                    "td",
+                    metric.cell(row),
+                    element("span", " best", class_="hint") if stands_out[nth] else None,
+                    class_="best" if stands_out[nth] else None,
+                )
+                for metric, stands_out in zip(SIZE_METRICS, best, strict=True)
+            ]
+            chip = element("i", style=f"--c:{entry.colour}")
+            lines.append(
+                element(
+                    "tr",
+                    element("th", element("span", size, class_="hint") if nth else size, scope="row"),
+                    element("td", chip, entry.name, class_="left"),
+                    *cells,
+                    class_=None if nth else "first",
+                )
+            )
+    table = element("table", element("thead", element("tr", *heads)), element("tbody", *lines))
+    return element(
+        "section",
+        element("h2", sentences.work_heading(entries)),
+        wrap_wide_table(table),
+        class_="summary teams",
+    )
 
 
 def _teams(entries: Sequence[ComparedPolicy]) -> Markup | None:
@@ -225,6 +277,7 @@ def _teams_heading(entries: Sequence[ComparedPolicy], paths: Sequence[str]) -> s
 
 def _foot(command: str, version: str) -> Markup:
     terms = [(metric.header, metric.meaning) for metric in METRICS]
+    terms += [(metric.header, metric.meaning) for metric in SIZE_METRICS if metric not in METRICS]
     terms += [("slowdown", SLOWDOWN_MEANING), ("entitled", ENTITLED_MEANING)]
     definitions = (element("div", element("dt", term), element("dd", meaning)) for term, meaning in terms)
     return element(

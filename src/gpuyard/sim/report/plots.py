@@ -1,7 +1,10 @@
-"""The five plots, each with a heading that says what it shows and a line that says what is drawn."""
+"""The six plots, each with a heading that says what it shows and a line that says what is drawn."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from gpuyard.errors import count_text
+from gpuyard.job_sizes import SizeRanges
+from gpuyard.model.units import SECOND_MS
 from gpuyard.pages import chart, human
 from gpuyard.pages.chart import End, Frame
 from gpuyard.pages.document import draw_figure
@@ -10,10 +13,8 @@ from gpuyard.pages.scale import Linear, Tick, choose_steps, make_factor_scale, m
 from gpuyard.quantities import percent_rounded, span_rounded
 from gpuyard.sim.report import sentences
 from gpuyard.sim.report.series import (
-    PARTS,
-    SIZE_CLASSES,
+    BySize,
     ComparedPolicy,
-    SizeClass,
     cdf,
     end_ms,
     find_largest,
@@ -22,6 +23,7 @@ from gpuyard.sim.report.series import (
     span_ms,
     tenant_rows,
     thin_values,
+    wait_by_size,
 )
 
 PLOT_PX = 260
@@ -137,54 +139,85 @@ def waits(entries: Sequence[ComparedPolicy]) -> Markup:
     )
 
 
-def slowdown(entries: Sequence[ComparedPolicy]) -> Markup:
+def waits_by_size(entries: Sequence[ComparedPolicy], sizes: SizeRanges) -> Markup:
+    """Median and 95th percentile of waits: which sizes of job wait, and under which policy."""
+    by_size = [wait_by_size(entry, sizes) for entry in entries]
+    heading = sentences.size_heading(entries, by_size)
+    drawn = "Wait by size of job, a gang with all its GPUs. Dot: median. Line: up to the 95th percentile."
+    found = [each for per_entry in by_size for each in per_entry if each]
+    if not found:
+        return draw_figure("sizes", heading, drawn)
+    # Not a log axis: large jobs wait for days, and a day more has to look like one.
+    y = Linear(0, max(SECOND_MS, *[round(1.05 * each.p95 * SECOND_MS) for each in found]))
+    return _draw_by_size(
+        "sizes", heading, drawn, entries, by_size,
+        place=lambda seconds: y.at(seconds * SECOND_MS), ticks=make_time_ticks(0, round(y.high)), text=span_rounded,
+        notes=[f"median {span_rounded(entry.summary['wait_s']['p50'])}" for entry in entries], wide=True,
+    )  # fmt: skip
+
+
+def slowdown(entries: Sequence[ComparedPolicy], sizes: SizeRanges) -> Markup:
     """Median and 95th percentile by size of job: whether large jobs pay for small ones or the reverse."""
-    classes = [slowdown_by_size(entry.result) for entry in entries]
-    heading = sentences.slowdown_heading(entries, classes)
+    by_size = [slowdown_by_size(entry.result, sizes) for entry in entries]
+    heading = sentences.slowdown_heading(entries, by_size)
     drawn = "Time from submission to end over run time. Dot: median. Line: up to the 95th percentile."
-    found = [each for per_entry in classes for each in per_entry if each]
+    found = [each for per_entry in by_size for each in per_entry if each]
     if not found:
         return draw_figure("slowdown", heading, drawn, wide=False)
     y, ticks = make_factor_scale(max(each.p95 for each in found))
-    width = 1 / len(SIZE_CLASSES)
-    marks = [chart.draw_separator(index * width, PLOT_PX) for index in range(1, len(SIZE_CLASSES))]
+    return _draw_by_size(
+        "slowdown", heading, drawn, entries, by_size, place=y.at, ticks=ticks, text=human.factor_text,
+        notes=[f"median {human.factor_text(entry.summary['slowdown']['p50'])}" for entry in entries],
+    )  # fmt: skip
+
+
+def _draw_by_size(
+    key: str,
+    heading: str,
+    drawn: str,
+    entries: Sequence[ComparedPolicy],
+    by_size: Sequence[BySize],
+    *,
+    place: Callable[[float], float],
+    ticks: list[Tick],
+    text: Callable[[float], str],
+    notes: Sequence[str],
+    wide: bool = False,
+) -> Markup:
+    """A whisker per size and policy, those of a size next to each other. `place` is where a figure stands on the axis,
+    `text` what it reads; `notes` stand beside the names of the policies."""
+    sizes = list(by_size[0])
+    width = 1 / len(sizes)
+    marks = [chart.draw_separator(index * width, PLOT_PX) for index in range(1, len(sizes))]
     inner = width * 0.7 / max(len(entries), 2)
-    for index in range(len(SIZE_CLASSES)):
-        for nth, (entry, per_entry) in enumerate(zip(entries, classes, strict=True)):
-            if each := per_entry[index]:
-                x = (index + 0.5) * width + (nth - (len(entries) - 1) / 2) * inner
-                title = _slowdown_title(entry, each)
-                marks.append(
-                    chart.draw_whisker(
-                        x, y.at(each.p50), y.at(each.p95), PLOT_PX, colour=entry.colour, title=title
-                    )
-                )
-    parts = any(each.name == PARTS for each in found)
-    names = [PARTS if parts and name == "1" else name for _, name in SIZE_CLASSES]
+    names = [""] * len(sizes)
+    for nth, (entry, per_entry) in enumerate(zip(entries, by_size, strict=True)):
+        for index, each in enumerate(per_entry):
+            if each is None:
+                continue
+            names[index] = each.size.name
+            x = (index + 0.5) * width + (nth - (len(entries) - 1) / 2) * inner
+            title = (
+                f"{entry.name}, {each.size.words}: median {text(each.p50)}, p95 {text(each.p95)}, "
+                f"{count_text(each.jobs, 'job')}"
+            )
+            ends = place(each.p50), place(each.p95)
+            marks.append(chart.draw_whisker(x, *ends, PLOT_PX, colour=entry.colour, title=title))
+    count = len(entries)
     frame = Frame(
         PLOT_PX,
         heading,
         [Tick((index + 0.5) * width, name) for index, name in enumerate(names)],
         ticks,
         marks,
-        [_slowdown_end(entry, len(entries), nth) for nth, entry in enumerate(entries)],
+        [
+            End(1 - (nth + 0.5) / count if count > 1 else 0.5, entry.name, note, entry.colour)
+            for nth, (entry, note) in enumerate(zip(entries, notes, strict=True))
+        ],
         kind="classes",
     )
     axis = element("p", "GPUs of the job", class_="axis")
-    return draw_figure("slowdown", heading, drawn, chart.draw(frame), axis, wide=False)
-
-
-def _slowdown_title(entry: ComparedPolicy, each: SizeClass) -> str:
-    jobs = "1 job" if each.jobs == 1 else f"{human.count(each.jobs)} jobs"
-    return (
-        f"{entry.name}, {each.name} GPUs: median {human.factor_text(each.p50)}, p95 "
-        f"{human.factor_text(each.p95)}, {jobs}"
-    )
-
-
-def _slowdown_end(entry: ComparedPolicy, count: int, nth: int) -> End:
-    note = f"median {human.factor_text(entry.summary['slowdown']['p50'])}"
-    return End(1 - (nth + 0.5) / count if count > 1 else 0.5, entry.name, note, entry.colour)
+    return draw_figure(key, heading, drawn, chart.draw(frame), axis, wide=wide)
 
 
 def tenants(entries: Sequence[ComparedPolicy]) -> Markup:
@@ -246,12 +279,13 @@ def _tenant_marks(
     return [bar(0, share, False), *lacking, chart.draw_marker(x.at(due), top - 1, pitch + 0.5, title)]
 
 
-def draw_plots(entries: Sequence[ComparedPolicy], origin_ms: int) -> Markup:
+def draw_plots(entries: Sequence[ComparedPolicy], origin_ms: int, sizes: SizeRanges) -> Markup:
     """In the order of a reader's questions: how busy, how many wait, how long, which sizes pay, which tenants get."""
     return join(
         utilisation(entries, origin_ms),
         queue(entries, origin_ms),
         waits(entries),
-        slowdown(entries),
+        slowdown(entries, sizes),
+        waits_by_size(entries, sizes),
         tenants(entries),
     )

@@ -7,12 +7,13 @@ not show.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpuyard.job_sizes import SizeRange
 from gpuyard.model.units import SECOND_MS
 from gpuyard.pages import human
 from gpuyard.pages.markup import Markup, element, join
 from gpuyard.quantities import percent_rounded, span_rounded
-from gpuyard.sim.report.series import PARTS, ComparedPolicy, SizeClass, TenantRow, end_ms
-from gpuyard.sim.report.table import METRICS, Better, Metric
+from gpuyard.sim.report.series import BySize, ComparedPolicy, TenantRow, end_ms
+from gpuyard.sim.report.table import METRICS, WAIT_MEAN, WAIT_P95, Better, Metric
 
 CHANGE_MIN = 0.03
 """Relative changes below this are not worth mentioning in a headline."""
@@ -50,27 +51,38 @@ def headline(first: ComparedPolicy, other: ComparedPolicy) -> Markup:
         parts.append(join(*losses[:CHANGES_MAX], between=", "))
     if not gains and not losses:
         parts.append("no figure changes noticeably")
-    longer = longer_waits_texts(first.summary["tenants"], other.summary["tenants"])
+    longer = longer_waits_texts(first.summary, other.summary)
     if longer:
         parts += [". Longer waits: ", "; ".join(longer)]
     return join(*parts, ".")
 
 
 def longer_waits_texts(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Every tenant that waits noticeably longer on average or at the 95th percentile, with both figures."""
-    said = []
-    for path in sorted(set(before) & set(after)):
-        worse = []
-        for key, phrase in (("mean", "mean"), ("p95", "95 % within")):
-            metric = next(each for each in METRICS if each.header == f"wait {key}")
-            old, new = before[path]["wait_s"][key], after[path]["wait_s"][key]
-            if old is not None and new is not None and new > old and _matters(metric, old, new):
-                worse.append(f"{phrase} {metric.say(old)} → {metric.say(new)}")
-        if worse:
-            said.append(f"{path} {', '.join(worse)}")
-    if len(said) > LONGER_MAX:
-        said[LONGER_MAX:] = [f"and {len(said) - LONGER_MAX} more tenants"]
-    return said
+    """The sizes of job, and the tenants, that wait noticeably longer on average or at the 95th percentile, with both
+    figures."""
+    sizes = [
+        f"jobs of {name} GPUs {worse}"
+        for name in before["sizes"]
+        if (worse := _longer_text(before["sizes"][name]["wait_s"], after["sizes"][name]["wait_s"]))
+    ]
+    tenants = [
+        f"{path} {worse}"
+        for path in sorted(set(before["tenants"]) & set(after["tenants"]))
+        if (worse := _longer_text(before["tenants"][path]["wait_s"], after["tenants"][path]["wait_s"]))
+    ]
+    if len(tenants) > LONGER_MAX:
+        tenants[LONGER_MAX:] = [f"and {len(tenants) - LONGER_MAX} more tenants"]
+    return sizes + tenants
+
+
+def _longer_text(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """How much longer some jobs wait; empty: they do not, or hardly."""
+    worse = []
+    for key, phrase, metric in (("mean", "mean", WAIT_MEAN), ("p95", "95 % within", WAIT_P95)):
+        old, new = before[key], after[key]
+        if old is not None and new is not None and new > old and _matters(metric, old, new):
+            worse.append(f"{phrase} {metric.say(old)} → {metric.say(new)}")
+    return ", ".join(worse)
 
 
 def _matters(metric: Metric, before: float, after: float) -> bool:
@@ -172,24 +184,58 @@ def tenants_heading(entries: Sequence[ComparedPolicy], rows: Sequence[TenantRow]
     return f"{ranking}; {found[-1][1]} gives {worst}"
 
 
-def slowdown_heading(entries: Sequence[ComparedPolicy], classes: Sequence[Sequence[SizeClass | None]]) -> str:
+def slowdown_heading(entries: Sequence[ComparedPolicy], by_size: Sequence[BySize]) -> str:
     """About the size of job with the worst 95th percentile under any of the policies."""
-    known = [(entry, [each for each in found if each]) for entry, found in zip(entries, classes, strict=True)]
-    known = [(entry, found) for entry, found in known if found]
-    if not known:
+    found = _worst_size(entries, by_size)
+    if found is None:
         return "No job ended, so no slowdown is known"
-    sizes = [each for _, found in known for each in found]
-    suffers = max(sizes, key=lambda each: (each.p95, each.p50, each.name)).name
-    said = [(each.p95, entry.name) for entry, found in known for each in found if each.name == suffers]
-    (factor, name), *rest = sorted(said, key=lambda pair: pair[0])
-    if max(each.p95 for each in sizes) < SLOWED_MIN:
+    size, ranked = found
+    (factor, name), *rest = ranked
+    if max(factor for factor, _ in ranked) < SLOWED_MIN:
         return "Jobs of every size run as if they were alone"
-    gpus = {"1": "1 GPU", PARTS: "up to 1 GPU"}.get(suffers, f"{suffers} GPUs")
     start = (
-        f"Jobs of {gpus} suffer most: 95 % of them take up to {human.factor_text(factor)} their "
+        f"Jobs of {size.words} suffer most: 95 % of them take up to {human.factor_text(factor)} their "
         f"run time with {name}"
     )
     return _ranking(start, [f"{human.factor_text(factor)} with {name}" for factor, name in rest])
+
+
+def size_heading(entries: Sequence[ComparedPolicy], by_size: Sequence[BySize]) -> str:
+    """About the size of job whose 95th percentile of waits is worst under any of the policies."""
+    found = _worst_size(entries, by_size)
+    if found is None:
+        return "No job ended, so no wait is known"
+    size, ranked = found
+    said = [(span_rounded(wait), name) for wait, name in ranked]
+    (wait, name), *rest = said
+    if not ranked[-1][0]:
+        return "Jobs of every size start at once"
+    start = f"Jobs of {size.words} wait longest: 95 % of them up to {wait} with {name}"
+    return _ranking(start, [f"{wait} with {name}" for wait, name in rest])
+
+
+def work_heading(entries: Sequence[ComparedPolicy]) -> str:
+    """About the mean wait by work of all jobs."""
+    known = [(each, entry.name) for entry in entries if (each := entry.summary["work_wait_s"]) is not None]
+    if not known:
+        return "No work was done"
+    (wait, name), *rest = sorted(known, key=lambda pair: pair[0])
+    start = f"A GPU-hour of work waits {span_rounded(wait)} with {name}"
+    return _ranking(start, [f"{span_rounded(wait)} with {name}" for wait, name in rest])
+
+
+def _worst_size(
+    entries: Sequence[ComparedPolicy], by_size: Sequence[BySize]
+) -> tuple[SizeRange, list[tuple[float, str]]] | None:
+    """The size with the worst 95th percentile, and that of each policy, the best first; None: no job ended."""
+    known = [
+        (each, entry.name) for entry, found in zip(entries, by_size, strict=True) for each in found if each
+    ]
+    if not known:
+        return None
+    worst = max([each for each, _ in known], key=lambda each: (each.p95, each.p50, each.size.least)).size
+    ranked = [(each.p95, name) for each, name in known if each.size == worst]
+    return worst, sorted(ranked, key=lambda pair: pair[0])
 
 
 def _all(count: int) -> str:

@@ -3,9 +3,9 @@
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from gpuyard.model.units import MILLI
+from gpuyard.job_sizes import SIZES, SizeRange, SizeRanges
 from gpuyard.pages.scale import Log
 from gpuyard.sim.result import Result
 from gpuyard.sim.summary import align_columns, compute_slowdowns_milli, find_nearest_rank, summarise_all
@@ -14,12 +14,6 @@ POINTS_MAX = 400
 CDF_POINTS = 240
 COLOURS = 8
 TENANTS_MAX = 12
-
-SIZE_CLASSES = ((1, "1"), (4, "2–4"), (8, "5–8"), (16, "9–16"), (None, "17+"))
-"""Most GPUs of a class, and its name."""
-
-PARTS = "≤ 1"
-"""The name of the first class if some jobs ask for a part of a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +31,14 @@ class ComparedPolicy:
 
 
 def compare_policies(
-    results: Sequence[Result], summaries: Sequence[dict[str, Any]] | None = None
+    results: Sequence[Result],
+    summaries: Sequence[dict[str, Any]] | None = None,
+    sizes: SizeRanges = SIZES,
 ) -> list[ComparedPolicy]:
     """The policies in the given order; summaries are made if the caller has none."""
     results = [align_columns(result) for result in results]
     if summaries is None:
-        summaries = summarise_all(results)
+        summaries = summarise_all(results, sizes)
     first = 1 if len(results) == 1 else 0
     return [
         ComparedPolicy(
@@ -86,32 +82,42 @@ def cdf(ordered: Sequence[int], scale: Log) -> list[tuple[float, float]]:
     return [(at, bisect_right(ordered, round(scale.value(at))) / len(ordered)) for at in places]
 
 
-@dataclass(frozen=True, slots=True)
-class SizeClass:
-    """Slowdown of the jobs of one size."""
+class SizeSpread(NamedTuple):
+    """A figure of the jobs of one size under one policy: a wait in seconds, or a slowdown."""
 
-    name: str
+    size: SizeRange
     jobs: int
     p50: float
     p95: float
 
 
-def slowdown_by_size(result: Result) -> list[SizeClass | None]:
-    """One per entry of `SIZE_CLASSES`; None if no such job ended. A part of a GPU counts as one."""
-    groups: list[list[int]] = [[] for _ in SIZE_CLASSES]
-    bounds = [most for most, _ in SIZE_CLASSES if most is not None]
-    index_of = {gpus: sum(gpus > most for most in bounds) for gpus in range(max(bounds) + 2)}
-    largest = max(bounds) + 1
+BySize = list[SizeSpread | None]
+"""One per range of sizes; None if no such job ended."""
+
+
+def wait_by_size(entry: ComparedPolicy, sizes: SizeRanges) -> BySize:
+    """Waits, from the summary."""
+    figures = [(size, entry.summary["sizes"][size.name]) for size in sizes.ranges]
+    return [
+        SizeSpread(size, each["jobs"], each["wait_s"]["p50"], each["wait_s"]["p95"]) if each["jobs"] else None
+        for size, each in figures
+    ]
+
+
+def slowdown_by_size(result: Result, sizes: SizeRanges) -> BySize:
+    """Slowdowns, which the summary has only for all sizes together."""
+    groups: list[list[int]] = [[] for _ in sizes.ranges]
+    place = {milli: sizes.place(milli) for milli in set(result.gpu_milli)}
     for milli, slowdown in zip(result.gpu_milli, compute_slowdowns_milli(result), strict=True):
-        groups[index_of[min(-(-milli // MILLI), largest)]].append(slowdown)
-    found: list[SizeClass | None] = []
-    parts = any(0 < milli < MILLI for milli in result.gpu_milli)
-    for (_, name), group in zip(SIZE_CLASSES, groups, strict=True):
+        groups[place[milli]].append(slowdown)
+    for group in groups:
         group.sort()
-        shown = PARTS if parts and name == "1" else name
-        ranks = [find_nearest_rank(group, percent) / 1000 for percent in (50, 95)] if group else []
-        found.append(SizeClass(shown, len(group), *ranks) if ranks else None)
-    return found
+    return [
+        SizeSpread(size, len(group), *[find_nearest_rank(group, percent) / 1000 for percent in (50, 95)])
+        if group
+        else None
+        for size, group in zip(sizes.ranges, groups, strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,26 @@ class Metric(Column):
         """What its name means, in a few words."""
 
 
+WAIT_MEAN = Metric(
+    "wait mean",
+    "mean wait",
+    lambda s: s["wait_s"]["mean"],
+    span_rounded,
+    Better.LOW,
+    "All time a job did not run between its submission and its end: before its first start and "
+    "between attempts. Mean over jobs that ended.",
+    "of an average job",
+)
+WAIT_P95 = Metric(
+    "wait p95",
+    "longest wait but for the worst 5 % of jobs",
+    lambda s: s["wait_s"]["p95"],
+    span_rounded,
+    Better.LOW,
+    "The wait that 95 % of the jobs that ended did not exceed (nearest rank).",
+    "95 of 100 jobs wait no longer",
+)
+
 METRICS = (
     Metric(
         "finished",
@@ -66,25 +86,8 @@ METRICS = (
         "ever hold, and jobs still waiting or running when the simulation stopped.",
         "jobs that ended well",
     ),
-    Metric(
-        "wait mean",
-        "mean wait",
-        lambda s: s["wait_s"]["mean"],
-        span_rounded,
-        Better.LOW,
-        "All time a job did not run between its submission and its end: before its first start and "
-        "between attempts. Mean over jobs that ended.",
-        "of an average job",
-    ),
-    Metric(
-        "wait p95",
-        "longest wait but for the worst 5 % of jobs",
-        lambda s: s["wait_s"]["p95"],
-        span_rounded,
-        Better.LOW,
-        "The wait that 95 % of the jobs that ended did not exceed (nearest rank).",
-        "95 of 100 jobs wait no longer",
-    ),
+    WAIT_MEAN,
+    WAIT_P95,
     Metric(
         "JCT mean",
         "mean completion time",
@@ -153,6 +156,99 @@ METRICS = (
         "of the GPU time used",
     ),
 )
+
+
+ALL = "all"
+"""Stands in the place of a size, for jobs of every size."""
+
+SIZE_METRICS = (
+    Metric(
+        "jobs",
+        "jobs",
+        lambda s: s["jobs"],
+        human.count,
+        Better.NEITHER,
+        "Jobs of this size that ended. A gang counts with the GPUs of all its tasks; shares, slices and jobs "
+        "without GPUs are in the first size.",
+        "that ended",
+    ),
+    WAIT_MEAN,
+    Metric(
+        "wait median",
+        "median wait",
+        lambda s: s["wait_s"]["p50"],
+        span_rounded,
+        Better.LOW,
+        "The wait that half of the jobs that ended did not exceed (nearest rank).",
+        "half of them wait no longer",
+    ),
+    WAIT_P95,
+    Metric(
+        "by work",
+        "mean wait by work",
+        lambda s: s["work_wait_s"],
+        span_rounded,
+        Better.LOW,
+        "Mean wait, each job weighted with the GPU time of its work. Over jobs of every size it is nearly the "
+        "same for every order that stops no job: what small jobs wait less, large ones wait more.",
+        "mean wait of a GPU-hour",
+    ),
+    Metric(
+        "done again",
+        "GPU-hours done again",
+        lambda s: s["redone_gpu_s"] / s["gpu_s"] if s["gpu_s"] else None,
+        percent_rounded,
+        Better.LOW,
+        "Part of the GPU-hours of these jobs that was done again after a preemption or a node failure.",
+        "of their GPU-hours",
+    ),
+)
+"""What is told of jobs by their size."""
+
+
+def list_sizes(results: Sequence[Result], summaries: Sequence[Summary]) -> list[tuple[str, list[Summary]]]:
+    """The sizes of which any job ended, with their figures under each policy; last, all sizes together."""
+    if not summaries:
+        return []
+    names = [
+        name for name in summaries[0]["sizes"] if any([each["sizes"][name]["jobs"] for each in summaries])
+    ]
+    found = [(name, [summary["sizes"][name] for summary in summaries]) for name in names]
+    if len(found) > 1:
+        found.append((ALL, [_every_size(summary) for summary in summaries]))
+    return [
+        (
+            name,
+            [
+                {"size": name, "policy": result.policy, "interrupted": result.interrupted, **figures}
+                for result, figures in zip(results, each, strict=True)
+            ],
+        )
+        for name, each in found
+    ]
+
+
+def _every_size(summary: Summary) -> Summary:
+    sums = {
+        key: sum([each[key] for each in summary["sizes"].values()])
+        for key in ("jobs", "gpu_s", "redone_gpu_s")
+    }
+    return {**sums, "wait_s": summary["wait_s"], "work_wait_s": summary["work_wait_s"]}
+
+
+def make_size_table(results: Sequence[Result], summaries: Sequence[Summary], title: str = "") -> Grid:
+    """One row per size and policy, the policies of a size next to each other; the best of each size is marked."""
+    columns = [Column("size", itemgetter("size")), Column("policy", itemgetter("policy")), *SIZE_METRICS]
+    sizes = list_sizes(results, summaries)
+    found = grid(columns, [row for _, rows in sizes for row in rows], title=title, turns=False)
+    found.best = {
+        (number * len(results) + row, place)
+        for number, (_, rows) in enumerate(sizes)
+        for place, metric in enumerate(SIZE_METRICS, 2)
+        for row, stands_out in enumerate(best_of(metric, rows))
+        if stands_out
+    }
+    return found
 
 
 def make_terminal_table(results: Sequence[Result], summaries: Sequence[Summary] | None = None) -> Grid:

@@ -153,15 +153,28 @@ class DifferenceReply(TypedDict):
     notes: list[str]
 
 
-class ComparedReply(TypedDict):
+class _ComparedWaits(TypedDict):
+    """Waits of some jobs on both sides."""
+
+    jobs: int
+    compared: int
+    wait_median_ms: Pair
+    wait_mean_ms: Pair
+    wait_p95_ms: Pair
+
+
+class ComparedReply(_ComparedWaits):
     """Waits of some tenants' jobs on both sides."""
 
     tenant: str
-    jobs: int
-    compared: int
-    wait_mean_ms: Pair
-    wait_p95_ms: Pair
     changed: NotRequired[bool]
+
+
+class ComparedSizeReply(_ComparedWaits):
+    """Waits of jobs of one size on both sides."""
+
+    size: str
+    """GPUs of a whole job: `up to 1`, `2-8`, `17+`."""
 
 
 class CheckReply(TypedDict):
@@ -181,6 +194,8 @@ class PreviewReply(TypedDict):
     live: int
     all: ComparedReply
     tenants: list[ComparedReply]
+    sizes: list[ComparedSizeReply]
+    """From the smallest jobs to the largest; sizes of which no job was recorded are left out."""
     utilisation: Pair
     preemptions: list[int]
     timeouts: list[int]

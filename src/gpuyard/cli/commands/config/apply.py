@@ -15,9 +15,10 @@ from gpuyard.cli.commands.config.changes import (
     show_preview,
 )
 from gpuyard.cli.connection.places import open_client
-from gpuyard.cli.line.options import Argument, Option, OutputOption
+from gpuyard.cli.line.options import Argument, Option, OutputOption, SizesOption
 from gpuyard.cli.listings.listing import Output
 from gpuyard.errors import BadInput, YardError
+from gpuyard.job_sizes import SIZES_TEXT
 
 if TYPE_CHECKING:
     from gpuyard.api.client import Client
@@ -68,6 +69,7 @@ def apply(
     yes: YesOption = False,
     no_preview: NoPreviewOption = False,
     days: DaysOption = 7,
+    sizes: SizesOption = SIZES_TEXT,
 ) -> None:
     """Put a yard.yaml in force while the yard runs: tenants, quotas, classes, prices, policy.
 
@@ -81,7 +83,9 @@ def apply(
     """
     wanted = read(choose_file("apply", path, file))
     with open_client() as yard:
-        _change(yard, wanted, yard.apply, dry_run=dry_run, yes=yes, days=0 if no_preview else days)
+        _change(
+            yard, wanted, yard.apply, dry_run=dry_run, yes=yes, days=0 if no_preview else days, sizes=sizes
+        )
 
 
 def rollback(
@@ -97,6 +101,7 @@ def rollback(
     yes: YesOption = False,
     no_preview: NoPreviewOption = False,
     days: DaysOption = 7,
+    sizes: SizesOption = SIZES_TEXT,
 ) -> None:
     """Put an earlier version of the configuration in force again, as a new version."""
     with open_client() as yard:
@@ -109,7 +114,9 @@ def rollback(
                     "there is no version before the first", "`yard config --list` lists those that exist."
                 )
         wanted = {"version": version}
-        _change(yard, wanted, yard.rollback, dry_run=dry_run, yes=yes, days=0 if no_preview else days)
+        _change(
+            yard, wanted, yard.rollback, dry_run=dry_run, yes=yes, days=0 if no_preview else days, sizes=sizes
+        )
 
 
 def _change(
@@ -120,6 +127,7 @@ def _change(
     dry_run: bool,
     yes: bool,
     days: int,
+    sizes: str,
 ) -> None:
     if not (yes or dry_run or sys.stdin.isatty()):
         raise BadInput(
@@ -137,7 +145,7 @@ def _change(
     if difference["obstacles"]:
         raise _in_the_way(difference["obstacles"])
     if days and not difference["same"]:
-        _preview(yard, wanted, days, required=dry_run or not yes)
+        _preview(yard, wanted, days, sizes, required=dry_run or not yes)
     if dry_run:
         return
     if not yes and not difference["same"]:
@@ -151,10 +159,10 @@ def _change(
         print(f"version {done['version']} is in force")
 
 
-def _preview(yard: "Client", wanted: Mapping[str, Any], days: int, *, required: bool) -> None:
+def _preview(yard: "Client", wanted: Mapping[str, Any], days: int, sizes: str, *, required: bool) -> None:
     """What the change would have done. Unless `required`, a preview that fails does not stop the change."""
     try:
-        preview = run_preview(yard, wanted, days)
+        preview = run_preview(yard, wanted, days, sizes)
     except YardError as error:
         if required:
             hint = f"{error.hint} Without a preview: --no-preview. Nothing was changed."

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from gpuyard.cli.line.options import Argument, Option
 from gpuyard.cli.terminal.streams import style_text
 from gpuyard.errors import Misuse
+from gpuyard.job_sizes import SIZES_TEXT
 from gpuyard.quantities import percent_text
 
 if TYPE_CHECKING:
@@ -74,14 +75,16 @@ def show_notes(notes: Sequence[str]) -> None:
         print_notice(note, before="note: ", style="bold")
 
 
-def run_preview(yard: "Client", wanted: Mapping[str, Any], days: int) -> dict[str, Any]:
+def run_preview(yard: "Client", wanted: Mapping[str, Any], days: int, sizes: str) -> dict[str, Any]:
     """The preview, with its progress on a terminal."""
+    # A yard of an earlier release does not know the field.
+    parted = {} if sizes == SIZES_TEXT else {"sizes": sizes}
     from gpuyard.errors import YardError
 
     said: Callable[[str], None] = _line if sys.stderr.isatty() else lambda _text: None
     said("simulating the recorded jobs …")
     try:
-        for name, data in yard.config_preview(**wanted, days=days):
+        for name, data in yard.config_preview(**wanted, **parted, days=days):
             if name == "progress":
                 said(f"simulating {data['side']}: {data['done']:,} of {data['jobs']:,} jobs …")
             elif name == "error":
@@ -107,16 +110,25 @@ def show_preview(preview: Mapping[str, Any]) -> None:
     from gpuyard.tables import Column
 
     print(preview["sentence"])
-    rows = [*preview["tenants"], preview["all"]]
-    if len(preview["tenants"]) and preview["jobs"]:
+    figures = [
+        Column("JOBS", lambda row: str(row["jobs"]), right=True),
+        Column("MEAN WAIT", lambda row: pair_text(*row["wait_mean_ms"])),
+        Column("95 % WAIT AT MOST", lambda row: pair_text(*row["wait_p95_ms"])),
+    ]
+
+    def show(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> None:
         print()
-        columns = [
-            Column("TENANT", lambda row: row["tenant"]),
-            Column("JOBS", lambda row: str(row["jobs"]), right=True),
-            Column("MEAN WAIT", lambda row: pair_text(*row["wait_mean_ms"])),
-            Column("95 % WAIT AT MOST", lambda row: pair_text(*row["wait_p95_ms"])),
-        ]
         format_table(columns, [[column.cell(row) for column in columns] for row in rows])
+
+    if len(preview["tenants"]) and preview["jobs"]:
+        tenant = Column("TENANT", lambda row: row["tenant"])
+        show([tenant, *figures], [*preview["tenants"], preview["all"]])
+        # A yard of an earlier release tells no sizes.
+        if len(sizes := preview.get("sizes", ())) > 1:
+            size = Column("GPUS OF A JOB", lambda row: row["size"])
+            half = Column("HALF WAIT AT MOST", lambda row: pair_text(*row["wait_median_ms"]))
+            jobs, mean, most = figures
+            show([size, jobs, mean, half, most], sizes)
         print()
     before, after = preview["utilisation"]
     used = "" if before is None else f"utilisation {100 * before:.1f} → {percent_text(100 * after, 1)}, "

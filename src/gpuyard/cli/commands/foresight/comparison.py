@@ -11,10 +11,11 @@ from typing import Any
 from gpuyard.cli.listings.listing import Listing, Output, print_listing
 from gpuyard.cli.terminal.streams import print_aside
 from gpuyard.errors import BadInput, count_text
+from gpuyard.job_sizes import SIZES, SizeRanges, parse_sizes
 from gpuyard.model.units import SECOND_MS
 from gpuyard.pages import human
 from gpuyard.quantities import percent_rounded, span_rounded, usd_rounded
-from gpuyard.sim.report import make_terminal_table, render
+from gpuyard.sim.report import make_size_table, make_terminal_table, render
 from gpuyard.sim.result import Result
 from gpuyard.sim.study import Study
 from gpuyard.sim.summary import summarise_all
@@ -29,6 +30,14 @@ def check(path: Path) -> None:
         raise BadInput(f"{path}: there is no directory {path.parent}", "Make it, or choose another place.")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise BadInput(f"{path}: may not be written", "Choose another place.")
+
+
+def read_sizes(text: str) -> SizeRanges:
+    """Where jobs are parted by size, as `--sizes` has it."""
+    try:
+        return parse_sizes(text)
+    except ValueError as wrong:
+        raise BadInput(f"--sizes {wrong}") from None
 
 
 def write(path: Path, page: str) -> None:
@@ -57,19 +66,26 @@ def facts(rows: Sequence[tuple[str, str | int]]) -> list[tuple[str, str]]:
 
 Summary = dict[str, Any]
 
+_NESTED = ("sizes", "tenants")
+"""Figures of a summary that are told in tables of their own, and not in the row of a policy."""
 
-def publish(study: Study, seed: int, output: Output, report: Path | None) -> list[Summary]:
+
+def publish(
+    study: Study, seed: int, output: Output, report: Path | None, sizes: SizeRanges = SIZES
+) -> list[Summary]:
     """Print the results of a study and write its report."""
-    summaries = summarise_all(study.results)
+    summaries = summarise_all(study.results, sizes)
     print_listing(_listing(study, seed, summaries), output)
     sys.stdout.flush()
     if report is not None:
-        write_report(report, study, seed, summaries)
+        write_report(report, study, seed, summaries, sizes)
         print_aside(f"report: {report}")
     return summaries
 
 
-def write_report(report: Path, study: Study, seed: int, summaries: Sequence[Summary]) -> None:
+def write_report(
+    report: Path, study: Study, seed: int, summaries: Sequence[Summary], sizes: SizeRanges = SIZES
+) -> None:
     """The report as a file."""
     trace = study.trace
     rows: list[tuple[str, str | int]] = [
@@ -87,6 +103,7 @@ def write_report(report: Path, study: Study, seed: int, summaries: Sequence[Summ
         command=shlex.join(["yard", *sys.argv[1:]]),
         origin_ms=trace.origin_ms,
         summaries=summaries,
+        sizes=sizes,
     )
     write(report, page)
 
@@ -107,12 +124,15 @@ def _listing(study: Study, seed: int, summaries: Sequence[Summary]) -> Listing:
 
     def records() -> Iterable[Mapping[str, Any]]:
         for name, summary in zip(names, summaries, strict=True):
-            yield {"policy": name, **{key: value for key, value in summary.items() if key != "tenants"}}
+            yield {"policy": name} | {key: each for key, each in summary.items() if key not in _NESTED}
 
     def grids(wide: bool) -> Sequence[Grid]:
         within = f" in {_span(study)}" if len(trace) > 1 else ""
         title = f"{trace.name}: {count_text(len(trace), 'job')}{within} on {count_text(_gpus(study), 'GPU')}"
         found = [policy_grid(study.results, summaries, title)]
+        by_size = make_size_table(study.results, summaries)
+        if len(by_size.rows) > len(names):
+            found.append(by_size)
         return [*found, tenant_grid(names, summaries)] if wide else found
 
     return Listing(document, records, grids)

@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -99,6 +99,7 @@ def _show_week(report: Path | None, seed: int) -> None:
         raise KeyboardInterrupt
     say(waits_sentence(summaries, names))
     say(shares_sentence(summaries))
+    say(gangs_sentence(summaries, names))
     path = _write(report, study, seed, summaries)
     say(f"The report, with plots: {path}")
 
@@ -183,7 +184,7 @@ def waits_sentence(summaries: Sequence[dict[str, Any]], names: Sequence[str]) ->
         old, new = (span_rounded(each[team]["wait_s"]["mean"]) for each in (before, after))
         said.append(_together(f"{team} {new}") + " instead of " + _together(old))
     text = f"With {names[1]} instead of {names[0]} the teams wait on average: {human.list_text(said)}."
-    longer = [_together(each) for each in longer_waits_texts(before, after)]
+    longer = [_together(each) for each in longer_waits_texts(*[{**each, "sizes": {}} for each in summaries])]
     return f"{text} Longer waits: {'; '.join(longer)}." if longer else text
 
 
@@ -198,6 +199,26 @@ def shares_sentence(summaries: Sequence[dict[str, Any]]) -> str:
     return (
         f"Of the GPU time used while jobs waited, each team had more or less than its due: "
         f"{'; '.join(said)}. The price: {stopped:,} preemptions, {lost} GPU-hours done again."
+    )
+
+
+def gangs_sentence(summaries: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
+    """How long the largest jobs wait, before and after, and when the last job of the week is done."""
+    before, after = summaries
+    size = list(after["sizes"])[-1]
+    jobs = after["sizes"][size]["jobs"]
+    if not jobs or not before["sizes"][size]["jobs"]:
+        return f"The week has no job of {size} GPUs."
+
+    def change(figure: Callable[[dict[str, Any]], float | None]) -> str:
+        return _together(" → ".join([span_rounded(figure(each)) for each in summaries]))
+
+    return (
+        f"With {names[1]} instead of {names[0]} the {jobs} jobs of {size} GPUs wait: median "
+        f"{change(lambda s: s['sizes'][size]['wait_s']['p50'])}, 95 % within "
+        f"{change(lambda s: s['sizes'][size]['wait_s']['p95'])}. An average GPU-hour of work waits "
+        f"{change(lambda s: s['work_wait_s'])}, and the last job of the week ends after "
+        f"{change(lambda s: s['makespan_s'])}."
     )
 
 

@@ -4,8 +4,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from gpuyard.cli.line.options import PRESETS, Option, OutputOption, ReportOption, SeedOption
+from gpuyard.cli.line.options import (
+    PRESETS,
+    Option,
+    OutputOption,
+    ReportOption,
+    SeedOption,
+    SizesOption,
+)
 from gpuyard.cli.listings.listing import Output
+from gpuyard.job_sizes import SIZES_TEXT
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 and the number of the signal, as shells have it."""
@@ -143,6 +151,7 @@ def simulate(
     node_repair: RepairOption = 1.0,
     spot_trace: SpotTraceOption = None,
     seed: SeedOption = 0,
+    sizes: SizesOption = SIZES_TEXT,
     output: OutputOption = Output.TABLE,
     report: ReportOption = None,
 ) -> int:
@@ -161,6 +170,7 @@ def simulate(
     from gpuyard.sim import traces
     from gpuyard.sim.study import Faults, Study, cut_trace, plan_node_changes
 
+    ranges = comparison.read_sizes(sizes)
     own_past.check(trace, history)
     yard = own_past.read_fleet(config, gpus) if history else None
     yard = yard or fleet.choose_config(config, gpus, gpu_model, gpus_per_node, spot=spot_trace is not None)
@@ -184,12 +194,11 @@ def simulate(
             )
         )
     caveats.print_trace_caveats(jobs, trace or Path("history"), yard.settings)
-    if limit_jobs is not None:
-        jobs = cut_trace(jobs, limit_jobs)
+    jobs = cut_trace(jobs, limit_jobs or len(jobs))
     changes = plan_node_changes(jobs, yard.pools, faults, seed)
     study = Study(jobs, yard.pools, fleet.settings_of_today(yard), changes, fleet.find_lacking(yard))
     with Bar(len(jobs)) as bar:
         whole = study.run(specs, bar.begin)
-    comparison.publish(study, seed, output, report)
+    comparison.publish(study, seed, output, report, ranges)
     caveats.print_study_caveats(study, [spec.name for spec in specs])
     return 0 if whole else INTERRUPTED
