@@ -1,11 +1,11 @@
 """Several policies on one trace: the same jobs, the same fleet and the same failures for each of them.
 
-A comparison is only worth something if nothing but the policy differs, so what the runs share is made here, once, and
-given to one run after the other.
+A comparison is only worth something if nothing but the policy differs, so what the runs share is made here, once;
+`sim/runs.py` runs them.
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
@@ -64,36 +64,29 @@ class Study:
         self.rejection: tuple[int, Reason] | None = None
         """The first job (by id) that could never start, and why. The same for every policy."""
 
-    def run(
-        self,
-        policies: Sequence[PolicySpec],
-        progress: Callable[[str], Progress | None] = lambda _name: None,
-    ) -> bool:
-        """Run the policies in order, until done or Ctrl-C; False if it was Ctrl-C.
+    def simulate(self, spec: PolicySpec, progress: Progress | None = None) -> Result:
+        """Run one policy, to the end of the trace or to Ctrl-C."""
+        return self._simulation(spec).run(progress)
 
-        `results` has what was measured up to then either way. `progress` is called for a progress function at the start
-        of each policy.
-        """
-        try:
-            for spec in policies:
-                simulation = Simulation(
-                    self.trace,
-                    self.pools,
-                    self.settings,
-                    registry.build(spec),
-                    node_changes=self.node_changes,
-                    lacks=self.lacks,
-                )
-                result = simulation.run(progress(spec.name))
-                self.results.append(result)
-                if result.rejected and self.rejection is None:
-                    self.rejection = _first_rejection(simulation)
-                if result.interrupted:
-                    return False
-        except KeyboardInterrupt:
-            # Between two runs, or while one was being set up: the earlier results are complete.
-            return False
-        return True
+    def add(self, result: Result) -> None:
+        """Take in what a policy came to."""
+        self.results.append(result)
+        if result.rejected and self.rejection is None:
+            self.rejection = _first_rejection(self._simulation(self.settings.policy))
+
+    def bare(self) -> "Study":
+        """The same without results, for another process."""
+        return Study(self.trace, self.pools, self.settings, self.node_changes, self.lacks)
+
+    def _simulation(self, spec: PolicySpec) -> Simulation:
+        return Simulation(
+            self.trace,
+            self.pools,
+            self.settings,
+            registry.build(spec),
+            node_changes=self.node_changes,
+            lacks=self.lacks,
+        )
 
 
 def _first_rejection(simulation: Simulation) -> tuple[int, Reason] | None:

@@ -77,6 +77,52 @@ def test_jobs_are_parted_by_size_where_it_is_asked(yard: Yard, jobs: Path) -> No
     assert "--sizes must be rising numbers of GPUs such as 1,8,16, not 8,4" in refused.err
 
 
+def test_several_seeds_are_told_one_by_one_and_together(yard: Yard, jobs: Path, tmp_path: Path) -> None:
+    words = (
+        "simulate",
+        "--trace",
+        jobs,
+        "--gpus",
+        16,
+        "--policy",
+        "fifo",
+        "--policy",
+        "sjf",
+        "--node-mtbf",
+        1,
+    )
+    many = (*words, "--seed", 0, "--seed", 3, "--keep", tmp_path / "kept")
+    document = json.loads(yard(*many, "-o", "json").out)
+
+    assert {"studies", "together"} == set(document)
+    alone = [json.loads(yard(*words, "-o", "json", "--seed", seed).out) for seed in (0, 3)]
+    assert alone == [{key: each[key] for key in ("trace", "policies")} for each in document["studies"]]
+    (both,) = document["together"]
+    assert ([0, 3], ["fifo", "sjf"]) == (both["seeds"], list(both["policies"]))
+    for name, summary in both["policies"].items():
+        parts = [each["policies"][name] for each in alone]
+        for figure in ("jobs", "finished", "node_failures", "used_gpu_s"):
+            assert summary[figure] == sum(part[figure] for part in parts)
+    rows = list(csv.DictReader(io.StringIO(yard(*many, "-o", "csv").out)))
+    assert [("0", "fifo"), ("0", "sjf"), ("3", "fifo"), ("3", "sjf")] == [
+        (row["seed"], row["policy"]) for row in rows
+    ]
+    lines = yard(*many, "-o", "table").out.splitlines()
+    assert ["policy", "fifo", "sjf"] == [line.split()[0] for line in lines[:3]]
+    assert 4 == len(list((tmp_path / "kept").iterdir()))
+
+
+def test_several_fleets_stand_beside_each_other(yard: Yard, jobs: Path) -> None:
+    words = ("simulate", "--trace", jobs, "--gpus", 16, "--gpus", 32, "--policy", "fifo")
+    lines = yard(*words).out.splitlines()
+    assert ["policy", "fifo, 16 GPUs", "fifo, 32 GPUs"] == [line.partition("  ")[0] for line in lines[:3]]
+    document = json.loads(yard(*words, "-o", "json").out)
+    assert ["16 GPUs", "32 GPUs"] == [each["fleet"] for each in document["together"]]
+    refused = yard(*words, "--report", "report.html")
+    assert (2, "") == (refused.code, refused.out)
+    assert "a report shows one seed on one fleet" in refused.err
+
+
 def test_the_configuration_brings_fleet_and_policy(yard: Yard, jobs: Path) -> None:
     words = ("simulate", "--trace", jobs, "--config", EXAMPLE, "-o", "json")
     assert ["mine"] == list(json.loads(yard(*words).out)["policies"])

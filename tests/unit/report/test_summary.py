@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.job_sizes import SizeRanges
+from gpuyard.sim.pooled import summarise_together
 from gpuyard.sim.report import render
 from gpuyard.sim.result import Result, Samples
 from gpuyard.sim.summary import (
@@ -354,3 +355,27 @@ def test_a_month_of_many_jobs_is_summarised_quickly() -> None:
     summarise(result)
 
     assert time.process_time() - before < 3
+
+
+def test_results_of_several_seeds_are_taken_together() -> None:
+    """Percentiles are those of all jobs; what is over time counts by its length."""
+    first = ended([(1000, 10_000, 1000, 0), (3000, 10_000, 32_000, 1)], ["a", "b"])
+    second = ended([(9000, 10_000, 32_000, 0)], ["b"])
+    first.redone_milli_ms, second.redone_milli_ms = {2: 32_000_000}, {1: 64_000_000}
+    for result, cost in ((first, [5, 7]), (second, [11])):
+        result.price_micro_usd_h, result.tenant_cost_micro_usd = None, [1_000_000 * each for each in cost]
+    summaries = summarise_all([first]) + summarise_all([second])
+    together = summarise_together([first, second], summaries)
+
+    assert list(summaries[0]) == list(together)
+    assert (3, 3) == (together["jobs"], together["finished"])
+    assert {"mean": 6.0, "p50": 3.0, "p95": 9.0, "p99": 9.0} == together["sizes"]["17+"]["wait_s"]
+    assert 96.0 == together["sizes"]["17+"]["redone_gpu_s"]
+    assert [("a", 1, 5.0), ("b", 2, 18.0)] == [
+        (path, each["jobs"], each["cost_usd"]) for path, each in together["tenants"].items()
+    ]
+    windows = [each["window_s"] for each in summaries]
+    assert sum(windows) == together["window_s"]
+    used = [each["utilisation"] * window for each, window in zip(summaries, windows, strict=True)]
+    assert sum(used) / sum(windows) == pytest.approx(together["utilisation"], abs=1e-6)
+    assert sum(each["makespan_s"] for each in summaries) / 2 == together["makespan_s"]

@@ -1,4 +1,4 @@
-"""Studies: equal conditions for every policy, faults that add up, and what is left after Ctrl-C."""
+"""Studies: equal conditions for every policy, and faults that add up."""
 
 import json
 from pathlib import Path
@@ -11,6 +11,7 @@ from gpuyard.policies.registry import PRESETS
 from gpuyard.sim import study as module
 from gpuyard.sim.faults import NodeChange
 from gpuyard.sim.generate import poisson
+from gpuyard.sim.runs import Comparison, run_all
 from gpuyard.sim.study import Faults, Study, plan_node_changes
 
 TRACE = poisson(60, 32, 0.9, 0)
@@ -25,26 +26,15 @@ def test_policies_run_one_after_another_under_the_same_faults() -> None:
     changes = plan_node_changes(TRACE, [pool(8)], Faults(mtbf_hours=20), seed=1)
     study = Study(TRACE, [pool(8)], Settings(), changes)
 
-    assert study.run([PRESETS["fifo"], PRESETS["sjf"]])
+    assert run_all([Comparison(study, [PRESETS["fifo"], PRESETS["sjf"]])], cores=1)
     assert ["fifo", "sjf"] == [result.policy for result in study.results]
     assert all(result.node_failures for result in study.results)
     assert study.rejection is None
 
 
-def test_ctrl_c_between_two_policies_keeps_the_first() -> None:
-    study = Study(TRACE, [pool(8)], Settings())
-
-    def progress(name: str) -> None:
-        if name == "sjf":
-            raise KeyboardInterrupt
-
-    assert not study.run([PRESETS["fifo"], PRESETS["sjf"]], progress)
-    assert [("fifo", False)] == [(result.policy, result.interrupted) for result in study.results]
-
-
 def test_the_first_rejected_job_is_explained() -> None:
     study = Study(TRACE, [pool(1)], Settings())
-    study.run([PRESETS["fifo"]])
+    run_all([Comparison(study, [PRESETS["fifo"]])])
 
     assert study.results[0].rejected
     assert study.rejection is not None

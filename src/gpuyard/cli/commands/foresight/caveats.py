@@ -55,23 +55,25 @@ def _unknown_tenants(trace: Trace, settings: Settings) -> None:
         )
 
 
-def print_study_caveats(study: Study, asked: list[str]) -> None:
-    """Jobs that could never start, and a run that was cut short."""
+def print_study_caveats(study: Study, asked: list[str], title: str = "") -> None:
+    """Jobs that could never start, and a run that was cut short; `title` tells a study from others."""
     results = study.results
+    of = f"{title}: " if title else ""
     if results and results[0].rejected and study.rejection:
         job, reason = study.rejection
         _warn(
-            f"{results[0].rejected:,} of {results[0].jobs:,} jobs rejected, because they could never start; "
+            f"{of}{results[0].rejected:,} of {results[0].jobs:,} jobs rejected, because they could never start; "
             f"the first is job {job}: {reason.text}"
         )
     for result in results:
         if result.interrupted:
             ended = result.jobs - result.unfinished
-            _warn(f"interrupted: {result.policy} got through {ended:,} of {result.jobs:,} jobs")
+            _warn(f"{of}interrupted: {result.policy} got through {ended:,} of {result.jobs:,} jobs")
         elif result.unfinished:
             _warn(
-                f"{result.policy}: {result.unfinished:,} jobs could not finish; their waits are not counted"
+                f"{of}{result.policy}: {result.unfinished:,} jobs could not finish; their waits are not counted"
             )
-    left = asked[len(results) :]
+    begun = [result.policy for result in results]
+    left = [name for name in asked if name not in begun]
     if left:
-        _warn(f"interrupted before {names_text(left, NAMED_MAX)}")
+        _warn(f"{of}interrupted before {names_text(left, NAMED_MAX)}")

@@ -5,9 +5,11 @@ import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from gpuyard.cli.commands.foresight.studies import SeededStudy
 from gpuyard.cli.listings.listing import Listing, Output, print_listing
 from gpuyard.cli.terminal.streams import print_aside
 from gpuyard.errors import BadInput, count_text
@@ -15,6 +17,7 @@ from gpuyard.job_sizes import SIZES, SizeRanges, parse_sizes
 from gpuyard.model.units import SECOND_MS
 from gpuyard.pages import human
 from gpuyard.quantities import percent_rounded, span_rounded, usd_rounded
+from gpuyard.sim.pooled import summarise_together
 from gpuyard.sim.report import make_size_table, make_terminal_table, render
 from gpuyard.sim.result import Result
 from gpuyard.sim.study import Study
@@ -22,8 +25,12 @@ from gpuyard.sim.summary import summarise_all
 from gpuyard.tables import Column, Grid, grid
 
 
-def check(path: Path) -> None:
-    """Refuse a place that cannot be written, before the user waits for the report."""
+def check(path: Path, *, alone: bool = True) -> None:
+    """Refuse a place that cannot be written, before the user waits for the report, and one for several studies."""
+    if not alone:
+        raise BadInput(
+            "a report shows one seed on one fleet", "Leave --report out, or give one --seed and one fleet."
+        )
     if path.is_dir():
         raise BadInput(f"{path}: is a directory", "Name a file in it, such as report.html.")
     if not path.parent.is_dir():
@@ -71,16 +78,19 @@ _NESTED = ("sizes", "tenants")
 
 
 def publish(
-    study: Study, seed: int, output: Output, report: Path | None, sizes: SizeRanges = SIZES
-) -> list[Summary]:
-    """Print the results of a study and write its report."""
-    summaries = summarise_all(study.results, sizes)
-    print_listing(_listing(study, seed, summaries), output)
+    made: Sequence[SeededStudy], output: Output, report: Path | None, sizes: SizeRanges = SIZES
+) -> None:
+    """Print the results of studies, and write the report of a single one."""
+    told = [ToldStudy(each, summarise_all(each.study.results, sizes)) for each in made]
+    if len(told) > 1:
+        print_listing(_listing_of_many(told, sizes), output)
+        return
+    (one,) = told
+    print_listing(_listing(one), output)
     sys.stdout.flush()
     if report is not None:
-        write_report(report, study, seed, summaries, sizes)
+        write_report(report, one.made.study, one.made.seed, one.summaries, sizes)
         print_aside(f"report: {report}")
-    return summaries
 
 
 def write_report(
@@ -108,34 +118,128 @@ def write_report(
     write(report, page)
 
 
-def _listing(study: Study, seed: int, summaries: Sequence[Summary]) -> Listing:
-    names = [result.policy for result in study.results]
-    trace = study.trace
+class ToldStudy(NamedTuple):
+    """A study with the figures of its policies."""
+
+    made: SeededStudy
+    summaries: Sequence[Summary]
+
+    @property
+    def results(self) -> Sequence[Result]:
+        """One for each policy."""
+        return self.made.study.results
+
+    def document(self) -> dict[str, Any]:
+        """Its data."""
+        trace = self.made.study.trace
+        names = [result.policy for result in self.results]
+        return {
+            "trace": {
+                "name": trace.name,
+                "rows": trace.rows,
+                "jobs": len(trace),
+                "skipped": trace.skipped,
+                "seed": self.made.seed,
+            },
+            "policies": dict(zip(names, self.summaries, strict=True)),
+        }
+
+    def records(self) -> Iterable[dict[str, Any]]:
+        """A row for each policy."""
+        for result, summary in zip(self.results, self.summaries, strict=True):
+            yield _record(result.policy, summary)
+
+    def title(self) -> str:
+        """What was simulated."""
+        study = self.made.study
+        within = f" in {_span(study)}" if len(study.trace) > 1 else ""
+        jobs = f"{count_text(len(study.trace), 'job')}{within} on {count_text(_gpus(study), 'GPU')}"
+        return f"{study.trace.name}: {jobs}" + (f" ({self.made.title})" if self.made.title else "")
+
+
+def _record(policy: str, summary: Summary) -> dict[str, Any]:
+    return {"policy": policy} | {key: each for key, each in summary.items() if key not in _NESTED}
+
+
+def _grids(results: Sequence[Result], summaries: Sequence[Summary], title: str, wide: bool) -> Sequence[Grid]:
+    """The policies, the sizes where there are several, and in the wide form the tenants."""
+    found = [policy_grid(results, summaries, title)]
+    by_size = make_size_table(results, summaries)
+    if len(by_size.rows) > len(results):
+        found.append(by_size)
+    names = [result.policy for result in results]
+    return [*found, tenant_grid(names, summaries)] if wide else found
+
+
+def _listing(told: ToldStudy) -> Listing:
+    return Listing(
+        told.document(),
+        told.records,
+        lambda wide: _grids(told.results, told.summaries, told.title(), wide),
+    )
+
+
+def _listing_of_many(told: Sequence[ToldStudy], sizes: SizeRanges) -> Listing:
+    """Every study in the data; in tables the seeds of a fleet together, and in the wide form each by itself too."""
+    fleets: dict[str, list[ToldStudy]] = {}
+    for each in told:
+        fleets.setdefault(each.made.fleet.name, []).append(each)
+    together = {name: _together(same, sizes) for name, same in fleets.items()}
     document = {
-        "trace": {
-            "name": trace.name,
-            "rows": trace.rows,
-            "jobs": len(trace),
-            "skipped": trace.skipped,
-            "seed": seed,
-        },
-        "policies": dict(zip(names, summaries, strict=True)),
+        "studies": [{"fleet": each.made.fleet.name, **each.document()} for each in told],
+        "together": [
+            {
+                "fleet": name,
+                "seeds": [each.made.seed for each in fleets[name]],
+                "policies": {result.policy: summary for result, summary in found},
+            }
+            for name, found in together.items()
+        ],
     }
 
     def records() -> Iterable[Mapping[str, Any]]:
-        for name, summary in zip(names, summaries, strict=True):
-            yield {"policy": name} | {key: each for key, each in summary.items() if key not in _NESTED}
+        for each in told:
+            for row in each.records():
+                yield {"fleet": each.made.fleet.name, "seed": each.made.seed, **row}
 
     def grids(wide: bool) -> Sequence[Grid]:
-        within = f" in {_span(study)}" if len(trace) > 1 else ""
-        title = f"{trace.name}: {count_text(len(trace), 'job')}{within} on {count_text(_gpus(study), 'GPU')}"
-        found = [policy_grid(study.results, summaries, title)]
-        by_size = make_size_table(study.results, summaries)
-        if len(by_size.rows) > len(names):
-            found.append(by_size)
-        return [*found, tenant_grid(names, summaries)] if wide else found
+        each_alone = told if wide and len(told) > len(fleets) else []
+        shown = [
+            grid for each in each_alone for grid in _grids(each.results, each.summaries, each.title(), True)
+        ]
+        labelled = [
+            (
+                replace(result, policy=f"{result.policy}, {name}" if len(fleets) > 1 else result.policy),
+                summary,
+            )
+            for name, found in together.items()
+            for result, summary in found
+        ]
+        seeds = dict.fromkeys([str(each.made.seed) for each in told])
+        title = told[0].made.study.trace.name
+        title += f": seeds {', '.join(seeds)} together" if len(seeds) > 1 else ""
+        results, summaries = [result for result, _ in labelled], [summary for _, summary in labelled]
+        return [*shown, *_grids(results, summaries, title, wide)]
 
     return Listing(document, records, grids)
+
+
+def _together(same: Sequence[ToldStudy], sizes: SizeRanges) -> list[tuple[Result, Summary]]:
+    """The seeds of a fleet taken together, of each policy that came to an end in all of them."""
+    if len(same) == 1:
+        return list(zip(same[0].results, same[0].summaries, strict=True))
+    found = []
+    for spec in same[0].made.fleet.policies:
+        pairs = [
+            pair
+            for each in same
+            for pair in zip(each.results, each.summaries, strict=True)
+            if pair[0].policy == spec.name
+        ]
+        if len(pairs) == len(same):
+            results, summaries = [result for result, _ in pairs], [summary for _, summary in pairs]
+            found.append((results[0], summarise_together(results, summaries, sizes)))
+    return found
 
 
 def policy_grid(results: Sequence[Result], summaries: Sequence[Summary], title: str = "") -> Grid:

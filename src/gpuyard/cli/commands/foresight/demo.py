@@ -78,6 +78,7 @@ def _show_week(report: Path | None, seed: int) -> None:
     from gpuyard.cli.terminal.progress import show_busy
     from gpuyard.config.reading import loads
     from gpuyard.sim.generate import teams_week
+    from gpuyard.sim.runs import Comparison, run_all
     from gpuyard.sim.study import Study
     from gpuyard.sim.summary import summarise_all
 
@@ -89,7 +90,7 @@ def _show_week(report: Path | None, seed: int) -> None:
         "served (fifo), and by class and fair share with guarantees (default)."
     )
     with show_busy("simulating"):
-        whole = study.run([yard.policy(name) for name in POLICIES])
+        whole = run_all([Comparison(study, [yard.policy(name) for name in POLICIES])])
     summaries = summarise_all(study.results)
     names = [result.policy for result in study.results]
     show([comparison.policy_grid(study.results, summaries), comparison.tenant_grid(names, summaries)])

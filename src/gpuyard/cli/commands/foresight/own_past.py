@@ -52,10 +52,8 @@ def read_trace(within: str) -> "Trace":
     return history.of_rows(rows, "history")
 
 
-def read_fleet(config: Path | None, gpus: int | None) -> "Config | None":
-    """The yard's own fleet and configuration; None where the options name another."""
-    if config is not None or gpus is not None:
-        return None
+def read_fleet() -> "Config":
+    """The yard's own fleet and configuration."""
     from gpuyard.api.client import Refused
     from gpuyard.cli.commands.foresight import fleet
     from gpuyard.config.reading import loads

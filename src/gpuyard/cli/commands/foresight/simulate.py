@@ -2,18 +2,20 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from gpuyard.cli.line.options import (
     PRESETS,
     Option,
     OutputOption,
     ReportOption,
-    SeedOption,
     SizesOption,
 )
 from gpuyard.cli.listings.listing import Output
 from gpuyard.job_sizes import SIZES_TEXT
+
+if TYPE_CHECKING:
+    from gpuyard.sim.trace import Trace
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 and the number of the signal, as shells have it."""
@@ -56,14 +58,17 @@ PolicyOption = Annotated[
         f"configuration's policy.",
     ),
 ]
-ConfigOption = Annotated[Path | None, Option("--config", metavar="FILE", help="A yard.yaml.", section=_FLEET)]
+ConfigOption = Annotated[
+    list[Path] | None,
+    Option("--config", metavar="FILE", help="A yard.yaml; repeat it to compare fleets.", section=_FLEET),
+]
 GpusOption = Annotated[
-    int | None,
+    list[int] | None,
     Option(
         "--gpus",
         metavar="N",
         min=1,
-        help="Instead of --config: one pool with this many GPUs and no quotas.",
+        help="Instead of --config: one pool with this many GPUs and no quotas; repeat it to compare fleets.",
         section=_FLEET,
     ),
 ]
@@ -131,6 +136,29 @@ SpotTraceOption = Annotated[
     ),
 ]
 
+SeedsOption = Annotated[
+    list[int] | None,
+    Option(
+        "--seed",
+        metavar="N",
+        min=0,
+        help="For what is drawn: failures, and time limits that a trace lacks. The same seed gives the same result; "
+        "repeat it, and the seeds are also taken together.  [default: 0]",
+    ),
+]
+CoresOption = Annotated[
+    int, Option("--cores", metavar="N", min=0, help="How many simulations at a time. Default: one per core.")
+]
+KeepOption = Annotated[
+    Path | None,
+    Option(
+        "--keep",
+        metavar="FOLDER",
+        help="Keep each result in this folder, and simulate nothing whose result is there: a comparison that was "
+        "stopped goes on where it was.",
+    ),
+]
+
 
 def simulate(
     *,
@@ -150,55 +178,52 @@ def simulate(
     node_mtbf: MtbfOption = None,
     node_repair: RepairOption = 1.0,
     spot_trace: SpotTraceOption = None,
-    seed: SeedOption = 0,
+    seed: SeedsOption = None,
     sizes: SizesOption = SIZES_TEXT,
     output: OutputOption = Output.TABLE,
     report: ReportOption = None,
+    cores: CoresOption = 0,
+    keep: KeepOption = None,
 ) -> int:
     """Replay recorded jobs under one or several policies and compare the results.
 
-    Ctrl-C prints the results so far and exits with code 130.
+    Each policy, seed and fleet is a simulation, and as many run at a time as there are cores. Ctrl-C prints the
+    results so far and exits with code 130.
 
     \b
     Examples:
       yard simulate --trace jobs.csv --config yard.yaml --policy fifo --policy default
       yard simulate --trace sacct.txt --gpus 64 --policy fair -o json
       yard simulate --history 30d --policy fifo --policy default
+      yard simulate --trace jobs.csv --gpus 64 --node-mtbf 500 --seed 0 --seed 1 --seed 2 --keep kept
     """
-    from gpuyard.cli.commands.foresight import caveats, comparison, fleet, own_past
-    from gpuyard.cli.terminal.progress import Bar, show_busy
+    from gpuyard.cli.commands.foresight import caveats, comparison, own_past, studies
+    from gpuyard.cli.terminal.progress import Bar
     from gpuyard.sim import traces
-    from gpuyard.sim.study import Faults, Study, cut_trace, plan_node_changes
+    from gpuyard.sim.study import Faults
 
-    ranges = comparison.read_sizes(sizes)
+    ranges, seeds = comparison.read_sizes(sizes), seed or [0]
     own_past.check(trace, history)
-    yard = own_past.read_fleet(config, gpus) if history else None
-    yard = yard or fleet.choose_config(config, gpus, gpu_model, gpus_per_node, spot=spot_trace is not None)
-    specs = fleet.choose_policies(yard, policy or [])
+    fleets = studies.choose_fleets(
+        config or [], gpus or [], gpu_model, gpus_per_node, policy or [],
+        spot=spot_trace is not None, own=bool(history),
+    )  # fmt: skip
     faults = Faults(node_mtbf, node_repair, spot_trace)
     if report is not None:
-        comparison.check(report)
-    with show_busy(f"reading {trace or 'the history'}"):
-        jobs = (
-            own_past.read_trace(history)
-            if trace is None
-            else traces.load(
-                trace,
-                format.value if format else None,
-                seed=seed,
-                strict=strict,
-                gpus_per_node=gpus_per_node,
-                processors_per_gpu=processors_per_gpu,
-                models=keep_gpu_models,
-                cpu_jobs=keep_cpu_jobs,
-            )
-        )
-    caveats.print_trace_caveats(jobs, trace or Path("history"), yard.settings)
-    jobs = cut_trace(jobs, limit_jobs or len(jobs))
-    changes = plan_node_changes(jobs, yard.pools, faults, seed)
-    study = Study(jobs, yard.pools, fleet.settings_of_today(yard), changes, fleet.find_lacking(yard))
-    with Bar(len(jobs)) as bar:
-        whole = study.run(specs, bar.begin)
-    comparison.publish(study, seed, output, report, ranges)
-    caveats.print_study_caveats(study, [spec.name for spec in specs])
+        comparison.check(report, alone=len(fleets) * len(set(seeds)) == 1)
+
+    def read_trace(drawn: int) -> "Trace":
+        if trace is None:
+            return own_past.read_trace(history)
+        return traces.load(
+            trace, format.value if format else None, seed=drawn, strict=strict, gpus_per_node=gpus_per_node,
+            processors_per_gpu=processors_per_gpu, models=keep_gpu_models, cpu_jobs=keep_cpu_jobs,
+        )  # fmt: skip
+
+    made = studies.make_studies(fleets, seeds, read_trace, trace or Path("history"), faults, limit_jobs)
+    with Bar(sum([len(each.study.trace) * len(each.fleet.policies) for each in made])) as bar:
+        whole = studies.run(made, cores, keep, bar.begin)
+    comparison.publish(made, output, report, ranges)
+    for each in made:
+        caveats.print_study_caveats(each.study, [spec.name for spec in each.fleet.policies], each.title)
     return 0 if whole else INTERRUPTED
