@@ -1,7 +1,7 @@
 """Several policies on one trace: the same jobs, the same fleet and the same failures for each of them.
 
 A comparison is only worth something if nothing but the policy differs, so what the runs share is made here, once;
-`sim/runs.py` runs them.
+`sim/runs` runs them.
 """
 
 from array import array

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuyard.job_sizes import SizeRanges
-from gpuyard.sim.pooled import summarise_together
 from gpuyard.sim.report import render
 from gpuyard.sim.result import Result, Samples
+from gpuyard.sim.runs.pooled import summarise_together
 from gpuyard.sim.summary import (
     align_columns,
     compute_slowdowns_milli,

@@ -14,9 +14,9 @@ from gpuyard.errors import BadInput, YardError
 from gpuyard.model import Market, Node, PolicySpec, Pool, Settings
 from gpuyard.policies.registry import PRESETS
 from gpuyard.sim.generate import poisson
-from gpuyard.sim.kept_results import KeptResults
 from gpuyard.sim.result import Result
-from gpuyard.sim.runs import Comparison, run_all
+from gpuyard.sim.runs.at_once import Comparison, run_all
+from gpuyard.sim.runs.kept_results import KeptResults
 from gpuyard.sim.simulate import Progress
 from gpuyard.sim.study import Faults, Study, plan_node_changes
 

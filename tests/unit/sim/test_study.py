@@ -11,7 +11,7 @@ from gpuyard.policies.registry import PRESETS
 from gpuyard.sim import study as module
 from gpuyard.sim.faults import NodeChange
 from gpuyard.sim.generate import poisson
-from gpuyard.sim.runs import Comparison, run_all
+from gpuyard.sim.runs.at_once import Comparison, run_all
 from gpuyard.sim.study import Faults, Study, plan_node_changes
 
 TRACE = poisson(60, 32, 0.9, 0)

@@ -17,9 +17,9 @@ from gpuyard.job_sizes import SIZES, SizeRanges, parse_sizes
 from gpuyard.model.units import SECOND_MS
 from gpuyard.pages import human
 from gpuyard.quantities import percent_rounded, span_rounded, usd_rounded
-from gpuyard.sim.pooled import summarise_together
 from gpuyard.sim.report import make_size_table, make_terminal_table, render
 from gpuyard.sim.result import Result
+from gpuyard.sim.runs.pooled import summarise_together
 from gpuyard.sim.study import Study
 from gpuyard.sim.summary import summarise_all
 from gpuyard.tables import Column, Grid, grid

@@ -78,7 +78,7 @@ def _show_week(report: Path | None, seed: int) -> None:
     from gpuyard.cli.terminal.progress import show_busy
     from gpuyard.config.reading import loads
     from gpuyard.sim.generate import teams_week
-    from gpuyard.sim.runs import Comparison, run_all
+    from gpuyard.sim.runs.at_once import Comparison, run_all
     from gpuyard.sim.study import Study
     from gpuyard.sim.summary import summarise_all
 

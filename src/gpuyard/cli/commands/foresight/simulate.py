@@ -147,7 +147,8 @@ SeedsOption = Annotated[
     ),
 ]
 CoresOption = Annotated[
-    int, Option("--cores", metavar="N", min=0, help="How many simulations at a time. Default: one per core.")
+    int | None,
+    Option("--cores", metavar="N", min=1, help="How many simulations at a time. Default: one per core."),
 ]
 KeepOption = Annotated[
     Path | None,
@@ -182,7 +183,7 @@ def simulate(
     sizes: SizesOption = SIZES_TEXT,
     output: OutputOption = Output.TABLE,
     report: ReportOption = None,
-    cores: CoresOption = 0,
+    cores: CoresOption = None,
     keep: KeepOption = None,
 ) -> int:
     """Replay recorded jobs under one or several policies and compare the results.

@@ -9,8 +9,8 @@ from gpuyard.cli.terminal.progress import show_busy
 from gpuyard.config import Config
 from gpuyard.errors import BadInput
 from gpuyard.model import PolicySpec
-from gpuyard.sim.kept_results import KeptResults
-from gpuyard.sim.runs import Comparison, run_all
+from gpuyard.sim.runs.at_once import Comparison, run_all
+from gpuyard.sim.runs.kept_results import KeptResults
 from gpuyard.sim.simulate import Progress
 from gpuyard.sim.study import Faults, Study, cut_trace, plan_node_changes
 from gpuyard.sim.trace import Trace
@@ -93,7 +93,10 @@ def make_studies(
 
 
 def run(
-    made: Sequence[SeededStudy], cores: int, keep: Path | None, progress: Callable[[str], Progress | None]
+    made: Sequence[SeededStudy],
+    cores: int | None,
+    keep: Path | None,
+    progress: Callable[[str], Progress | None],
 ) -> bool:
     """Run all of them; False: Ctrl-C came."""
     runs = [Comparison(each.study, each.fleet.policies) for each in made]

@@ -20,13 +20,17 @@ from typing import Any, NamedTuple
 from gpuyard import interpreter
 from gpuyard.errors import YardError
 from gpuyard.model import PolicySpec
-from gpuyard.sim.kept_results import KeptResults
 from gpuyard.sim.result import Result
+from gpuyard.sim.runs.kept_results import KeptResults
 from gpuyard.sim.simulate import Progress
 from gpuyard.sim.study import Study
 
 TOLD_EVERY_S = 0.2
 """How often a process says how far it is."""
+
+
+JOBS_MIN = 5000
+"""With fewer jobs in all simulations, starting processes would take longer than they save."""
 
 
 class Comparison(NamedTuple):
@@ -47,13 +51,14 @@ def run_all(
     comparisons: Sequence[Comparison],
     progress: Progress | None = None,
     *,
-    cores: int = 0,
+    cores: int | None = None,
     kept: KeptResults | None = None,
 ) -> bool:
     """Run every policy on its study; `results` of the studies are in the order of the policies.
 
     Until done or Ctrl-C; False if it was Ctrl-C. `progress` is told how many jobs of all simulations have ended.
-    `cores`: how many simulations at a time; 0: as many as this process may use cores.
+    `cores`: how many simulations at a time; None: as many as this process may use cores, or one where there are few
+    jobs.
     """
     runs = [Run(at, number) for at, each in enumerate(comparisons) for number in range(len(each.policies))]
     found: dict[Run, Result] = {}
@@ -68,8 +73,10 @@ def run_all(
         if kept is not None and not result.interrupted:
             kept.keep(*_parts(comparisons, run), result)
 
-    count = min(len(left), cores or len(os.sched_getaffinity(0)))
     told = _Total(comparisons, runs, found, progress)
+    if cores is None:
+        cores = len(os.sched_getaffinity(0)) if told.jobs >= JOBS_MIN else 1
+    count = min(len(left), cores)
     with suppress(KeyboardInterrupt):
         # Between two simulations, while one is set up, or for the second time: what has ended is complete.
         if count > 1:
@@ -98,7 +105,7 @@ class _Total:
         progress: Progress | None,
     ) -> None:
         jobs = {run: len(comparisons[run.comparison].study.trace) for run in runs}
-        self._jobs = sum(jobs.values())
+        self.jobs = sum(jobs.values())
         self._done = {run: jobs[run] for run in ended}
         self.progress = progress
 
@@ -106,7 +113,7 @@ class _Total:
         """So many jobs of one simulation have ended."""
         self._done[run] = done
         if self.progress is not None:
-            self.progress(sum(self._done.values()), self._jobs)
+            self.progress(sum(self._done.values()), self.jobs)
 
 
 def _run_here(
@@ -145,7 +152,7 @@ class _Worker:
         """What it simulates."""
         # A group of its own: Ctrl-C is for this process, which tells them.
         self._process = subprocess.Popen(
-            interpreter.command("-m", "gpuyard.sim.runs", str(there.fileno())),
+            interpreter.command("-m", "gpuyard.sim.runs.at_once", str(there.fileno())),
             pass_fds=[there.fileno()],
             process_group=0,
             stdin=subprocess.DEVNULL,
