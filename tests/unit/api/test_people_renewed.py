@@ -92,7 +92,7 @@ def test_another_server_and_a_restart_have_the_people_that_were_applied(yard: Te
     real = yard.yard
     other = PeopleInForce(real.replica, real.committer, real.now_ms, real.fleet.access, auth=True)
     assert other.directory.limit("lucy") is None
-    renewing = Duties(people.duties(other, shared=True), real.epoch)
+    renewing = Duties(people.duties(other, shared=True), real.leader.epoch)
     renewing.start()
     applied(yard, ADDED)
     yard.until(lambda: other.directory.limit("lucy") is not None)
@@ -136,7 +136,7 @@ def test_long_versions_of_others_are_read_beside_the_server_and_again_where_that
     other = PeopleInForce(
         real.replica, real.committer, real.now_ms, real.fleet.access, auth=True, parse=parse
     )
-    renewing = Duties(people.duties(other, shared=True), real.epoch)
+    renewing = Duties(people.duties(other, shared=True), real.leader.epoch)
     renewing.start()
     applied(yard, long)
     yard.until(lambda: other.directory.limit("lucy") is not None)
