@@ -220,7 +220,7 @@ def test_an_observed_cluster_beside_driven_ones(yard: SlurmYard, old: SlurmClust
 
 
 def test_slurm_then_the_yard_dies_and_every_job_runs_once(yard: SlurmYard, old: SlurmCluster) -> None:
-    kill_all(yard, old, jobs=120, gone_s=15)
+    kill_all(yard, old, jobs=200, gone_s=40)
 
 
 @pytest.mark.soak
