@@ -42,9 +42,6 @@ class Change:
         return "removed" if not self.key and not self.after else "changed"
 
 
-CHANGE_FIELDS = tuple([field.name for field in fields(Change)])
-
-
 def compare(before: Settings, after: Settings) -> list[Change]:
     """What changes from one to the other, section by section, sorted by name."""
     return [

@@ -5,7 +5,7 @@ one of an ended job in the history, and one that did not end its job in the trie
 lines of kernels come from its engine and from the watch of this server.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from gpuyard.control.clusters import Clusters
@@ -18,7 +18,7 @@ from gpuyard.control.views.curves import curves_view, kernel_lines_view
 from gpuyard.engines.contract import Engine, HasUsage, Usage
 from gpuyard.model import Node
 from gpuyard.model.jobs import FIRST_EXTERNAL_ID
-from gpuyard.wire.replies.jobs import CurvesReply, KernelLineReply
+from gpuyard.wire.replies.jobs import CurvesReply, KernelLineReply, ListedJob
 
 
 class At(NamedTuple):
@@ -37,7 +37,7 @@ class Attempts:
         self._reading = reading
         self._clusters = clusters
 
-    def at(self, view: Mapping[str, Any], attempt: int) -> At:
+    def at(self, view: ListedJob, attempt: int) -> At:
         """Of a job, as it is shown. Raises where yard.yaml no longer has the cluster, or it is not known."""
         job_id, submitted_ms = view["id"], view["submitted_ms"]
         if job_id >= FIRST_EXTERNAL_ID:
@@ -46,7 +46,7 @@ class Attempts:
             return At(self._clusters.engine_of(cluster), f"{label}@{submitted_ms}")
         return At(self._clusters.engine_of(self._cluster(job_id, attempt)), self.key(view, attempt))
 
-    def key(self, view: Mapping[str, Any], attempt: int) -> str:
+    def key(self, view: ListedJob, attempt: int) -> str:
         """The engine's name of an attempt that the yard started."""
         return attempt_key(self._replica.store.yard, view["id"], attempt, view["submitted_ms"])
 
@@ -82,7 +82,7 @@ class Measures:
         self._watch = watch
         self._now_ms = now_ms
 
-    def usage_of(self, view: Mapping[str, Any]) -> Callable[[int], Usage]:
+    def usage_of(self, view: ListedJob) -> Callable[[int], Usage]:
         """What an attempt of a job, as it is shown, used; by its number, as far as its engine knows."""
 
         def usage(attempt: int) -> Usage:
@@ -95,7 +95,7 @@ class Measures:
 
         return usage
 
-    def curves_of(self, view: Mapping[str, Any]) -> CurvesReply:
+    def curves_of(self, view: ListedJob) -> CurvesReply:
         """What the last try of a job, as it is shown, did over time."""
 
         def key(attempt: int) -> str:
@@ -103,7 +103,7 @@ class Measures:
 
         return curves_view(self._watch, view, key, self._nodes_of(view), self._now_ms())
 
-    def kernel_lines(self, view: Mapping[str, Any]) -> list[KernelLineReply]:
+    def kernel_lines(self, view: ListedJob) -> list[KernelLineReply]:
         """Faults that the kernels of a job's nodes wrote during its last try."""
         key = self._attempts.key(view, view["attempts"])
         return kernel_lines_view(self._watch, view, key, self._nodes_of(view), self._now_ms())
@@ -114,7 +114,7 @@ class Measures:
             found = find_nodes(self._replica.state, node)
             return self._replica.state.gpu_price(found[0], day) if found else 0
 
-    def _nodes_of(self, view: Mapping[str, Any]) -> list[Node]:
+    def _nodes_of(self, view: ListedJob) -> list[Node]:
         """The nodes that a job, as it is shown, has, or had: of an ended one all of these names."""
         with self._replica.lock:
             state = self._replica.state

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gpuyard.control.clock import Steady
 from gpuyard.control.duties.duty import Duties
@@ -10,7 +10,7 @@ from gpuyard.control.duties.reserve import Reserve
 from gpuyard.control.loop.leading import Leader, LeaderStatus
 from gpuyard.control.replica.replica import Replica
 from gpuyard.errors import YardError
-from gpuyard.wire.replies.people import DUTY_FAILS
+from gpuyard.wire.replies.people import DUTY_FAILS, ReadyReply
 
 READY_S = 60.0
 """How long the first look at the nodes of a server that starts is waited for."""
@@ -56,7 +56,7 @@ class Readiness:
         self._clock = clock
         self._notes = notes
 
-    def __call__(self) -> tuple[bool, dict[str, Any]]:
+    def __call__(self) -> tuple[bool, ReadyReply]:
         """Whether the server is ready, and the whole answer."""
         standing = self._leader.standing
         since_s = time.monotonic() - standing.step_at_s if standing.step_at_s else None
@@ -80,7 +80,14 @@ class Readiness:
             "leader": holder or None,
             "epoch": standing.epoch or None,
             "error": trouble.error or ("the loop stands still" if stale else None),
-            **_steps(standing, since_s),
+            "troubles": list(standing.troubles),
+            "difference": standing.difference,
+            "steps": standing.steps,
+            "step_ms_p50": _percentile_ms(standing.step_s, 50),
+            "step_ms_p99": _percentile_ms(standing.step_s, 99),
+            "decide_ms_p50": _percentile_ms(standing.decide_s, 50),
+            "decide_ms_p99": _percentile_ms(standing.decide_s, 99),
+            "last_step_s_ago": round(since_s, 3) if since_s is not None else None,
             "events": self._replica.seq,
             "duties": [f"{name}: {why}" for name, why in failing.items()],
             "store": self._replica.store.place,
@@ -118,7 +125,7 @@ class Readiness:
         return trouble
 
 
-def is_up(how: Mapping[str, Any]) -> bool:
+def is_up(how: ReadyReply) -> bool:
     """Whether a server does what it can: it is ready, none decides yet, as its notes say, or its disk is full."""
     return how["ready"] or NONE_LEADS in how["notes"] or (how["reason"] == SPACE and how["steps"] > 0)
 
@@ -130,20 +137,6 @@ def failing_reason(duties: Mapping[str, str]) -> str | None:
 
 def _or_store(trouble: _Trouble, error: YardError) -> _Trouble:
     return _Trouble(trouble.reason or "store", trouble.error or error.message)
-
-
-def _steps(standing: LeaderStatus, since_s: float | None) -> dict[str, Any]:
-    """How the steps of the loop go."""
-    return {
-        "troubles": list(standing.troubles),
-        "difference": standing.difference,
-        "steps": standing.steps,
-        "step_ms_p50": _percentile_ms(standing.step_s, 50),
-        "step_ms_p99": _percentile_ms(standing.step_s, 99),
-        "decide_ms_p50": _percentile_ms(standing.decide_s, 50),
-        "decide_ms_p99": _percentile_ms(standing.decide_s, 99),
-        "last_step_s_ago": round(since_s, 3) if since_s is not None else None,
-    }
 
 
 def _percentile_ms(seconds: list[float], percent: int) -> float | None:

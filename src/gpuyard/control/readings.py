@@ -1,8 +1,5 @@
 """What a report may read of a yard. Nothing here changes anything."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.commands.configs import Configurations
 from gpuyard.control.duties.duty import Duties
@@ -19,7 +16,7 @@ from gpuyard.model.mig import MIG_MODELS
 from gpuyard.model.units import DAY_MS, MILLI
 from gpuyard.store import Store
 from gpuyard.wire.replies.fleet import GpusReply, TopologyReply
-from gpuyard.wire.replies.jobs import CurvesReply
+from gpuyard.wire.replies.jobs import CurvesReply, ListedJob
 from gpuyard.wire.replies.people import AuditLine
 
 
@@ -84,24 +81,24 @@ class Readings:
         fencing = [engine for engine in self._yard.engines.values() if isinstance(engine, HasFence)]
         return tuple([each for engine in fencing for each in engine.protections()])
 
-    def curves(self, view: Mapping[str, Any]) -> CurvesReply:
+    def curves(self, view: ListedJob) -> CurvesReply:
         """What the last try of a job, as it is shown, did over time."""
         return self._yard.measures.curves_of(view)
 
-    def usage(self, view: Mapping[str, Any]) -> Usage:
+    def usage(self, view: ListedJob) -> Usage:
         """What the last try of a job used, as far as its engine knows."""
         return self._yard.measures.usage_of(view)(view["attempts"])
 
-    def price(self, view: Mapping[str, Any]) -> int:
+    def price(self, view: ListedJob) -> int:
         """What an hour of a GPU of a job cost in micro-dollars on the day of its start; 0: it is not known."""
         day = (view["started_ms"] or self.now_ms) // DAY_MS
         return self._yard.measures.price_of_node(view["nodes"][0], day) if view["nodes"] else 0
 
-    def gpu_memory_mib(self, view: Mapping[str, Any]) -> int:
+    def gpu_memory_mib(self, view: ListedJob) -> int:
         """The GPU memory that a job has; 0: nobody knows."""
         return gpu_memory_mib(view, self._gpu_model(view)) if view["gpus"] else 0
 
-    def gpu_sizes(self, view: Mapping[str, Any]) -> list[tuple[str, int, int]]:
+    def gpu_sizes(self, view: ListedJob) -> list[tuple[str, int, int]]:
         """The slices that GPUs like a job's can be cut into: name, memory, and part of the compute in thousandths."""
         geometry = MIG_MODELS.get(self._gpu_model(view))
         if geometry is None:
@@ -112,7 +109,7 @@ class Readings:
             if "+" not in each.name
         ]
 
-    def _gpu_model(self, view: Mapping[str, Any]) -> str:
+    def _gpu_model(self, view: ListedJob) -> str:
         nodes = self._yard.replica.state.nodes.node
         return next((each.gpu_model for each in nodes if each.name in view["nodes"][:1]), "")
 

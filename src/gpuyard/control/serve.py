@@ -9,7 +9,6 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from gpuyard import __version__
 from gpuyard.control.access.browsers import BrowserService
@@ -50,6 +49,7 @@ from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.state.dump import dump
 from gpuyard.errors import error_text
 from gpuyard.store import open_store
+from gpuyard.wire.replies.people import SnapshotReply
 
 _log = logging.getLogger(__name__)
 
@@ -271,7 +271,7 @@ class Yard:
         self.requests.read_up()
         self.views.reading.keep_up()
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> SnapshotReply:
         """The whole state, to be replayed elsewhere."""
         with self.replica.lock:
             self.replica.catch_up()

@@ -16,6 +16,7 @@ from gpuyard.wire.endpoints import NAME, TENANT, USER, Action, Endpoint, query
 if TYPE_CHECKING:
     from gpuyard.control.access.rights import Sight
     from gpuyard.control.readings import Readings
+    from gpuyard.wire.replies.jobs import ListedJob
 
 JOBS_MAX = 100
 SEEN_MIN_MS = 20_000
@@ -98,10 +99,8 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
     from gpuyard.model import JobState  # noqa: PLC0415
 
     if values["job"]:
-        label = parse_label(values["job"])
         # An array has no curves of its own; its tasks have.
-        readings.views.attempt(label, sight)
-        views = [readings.views.job(label, brief=True, sight=sight)]
+        views: list[ListedJob] = [readings.views.brief(parse_label(values["job"]), sight)]
     else:
         ran = ENDED_STATES | LIVE_STATES - {JobState.PENDING.value}
         wanted = Filter(ran, values["tenant"], values["user"], values["name"], ran=True, sight=sight)
@@ -118,12 +117,13 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
     return Table([_row(readings, view) for view in views if view["started_ms"]])
 
 
-def _row(readings: "Readings", view: Mapping[str, Any]) -> EfficiencyRow:
+def _row(readings: "Readings", view: "ListedJob") -> EfficiencyRow:
     from gpuyard.telemetry.spans import compute_mean, find_largest, find_spans, sum_seen_ms  # noqa: PLC0415
 
+    started_ms = view["started_ms"] or 0
     curves = {each["signal"]: each for each in readings.curves(view)["curves"]}
     found = {
-        name: find_spans(each["times_ms"], each["values"], view["started_ms"], counts=each["counts"])
+        name: find_spans(each["times_ms"], each["values"], started_ms, counts=each["counts"])
         for name, each in curves.items()
     }
     usage = readings.usage(view)
@@ -131,7 +131,7 @@ def _row(readings: "Readings", view: Mapping[str, Any]) -> EfficiencyRow:
     busy = found.get("gpu_busy_estimated" if estimated else "gpu_busy") or None
     share = curves["gpu_busy_estimated" if estimated else "gpu_busy"]["full"] or 1000 if busy else 1000
     cpu = found.get("cpu") or None
-    ran_ms = (view["ended_ms"] or readings.now_ms) - view["started_ms"]
+    ran_ms = (view["ended_ms"] or readings.now_ms) - started_ms
     peaks = [round(find_largest(found[name])) for name in ("memory", "memory_peak") if found.get(name)]
     peaks += [usage.memory_mib] if usage.memory_mib is not None else []
     gpu_memory = found.get("gpu_memory")
@@ -176,7 +176,7 @@ def _mean(cpu: Any) -> float | None:
 
 
 def _propose(
-    row: EfficiencyRow, view: Mapping[str, Any], busy: int | None, sizes: Sequence[tuple[str, int, int]]
+    row: EfficiencyRow, view: "ListedJob", busy: int | None, sizes: Sequence[tuple[str, int, int]]
 ) -> None:
     """Fill in the smaller ask. `busy`: the most that the job kept a GPU busy, in parts of a thousand of it."""
     smaller, tasks = row["smaller"], view["tasks"]
@@ -230,7 +230,7 @@ def suggest_memory_mib(peak_mib: int, tasks: int) -> int:
     return max(1, -(-wanted // _MEMORY_STEP_MIB)) * _MEMORY_STEP_MIB
 
 
-def _save(row: EfficiencyRow, view: Mapping[str, Any], price_micro_usd_h: int) -> None:
+def _save(row: EfficiencyRow, view: "ListedJob", price_micro_usd_h: int) -> None:
     """What the smaller ask would have left to other jobs, over the time that it ran."""
     hours, smaller = row["ran_s"] / 3600, row["smaller"]
     if ask := smaller.get("gpus"):

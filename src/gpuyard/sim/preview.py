@@ -22,6 +22,14 @@ from gpuyard.sim.recorded_days import UNKNOWN, Recorded, make_recorded
 from gpuyard.sim.result import Result
 from gpuyard.sim.simulate import Lacks, Simulation
 from gpuyard.sim.summary import align_columns, find_nearest_rank
+from gpuyard.wire.replies.tenants import (
+    CheckReply,
+    ComparedSizeReply,
+    ComparedTenantReply,
+    ComparedWaits,
+    PreviewFigures,
+    PreviewReply,
+)
 
 FEW_JOBS = 50
 """With fewer jobs, chance says more than the policy."""
@@ -55,7 +63,7 @@ class PreviewRequest:
     """Where jobs are parted by size."""
 
 
-def run_preview(asked: PreviewRequest, rows: Iterable[Sequence[Any]], progress: Progress) -> dict[str, Any]:
+def run_preview(asked: PreviewRequest, rows: Iterable[Sequence[Any]], progress: Progress) -> PreviewReply:
     """Simulate both sides and return the differences, as plain JSON data."""
     state = asked.state
     rows = list(rows)
@@ -76,7 +84,7 @@ def run_preview(asked: PreviewRequest, rows: Iterable[Sequence[Any]], progress: 
     tenants = _tenants(history, sides, asked.changed)
     spec_milli = [state.shape_of(spec.ask).gpu_milli for spec in history.trace.specs]
     jobs = sum(history.counted)
-    found = {
+    found: PreviewFigures = {
         "from_ms": asked.from_ms,
         "until_ms": asked.until_ms,
         "jobs": jobs,
@@ -92,9 +100,8 @@ def run_preview(asked: PreviewRequest, rows: Iterable[Sequence[Any]], progress: 
         "check": _check(history, sides[0], asked.since_ms - asked.from_ms),
         "cpu_s": round(sum(side.cpu_s for side in sides), 3),
     }
-    found["sentence"] = preview_text(found)
-    found["notes"] = _notes(asked, history, before_settings, found, away, doomed)
-    return found
+    notes = _notes(asked, history, before_settings, found, away, doomed)
+    return {**found, "sentence": preview_text(found), "notes": notes}
 
 
 def _fleet(state: State) -> tuple[list[Pool], list[str]]:
@@ -130,7 +137,7 @@ def _simulated(
 # -- figures ---------------------------------------------------------------------------------------------------------
 
 
-def _tenants(history: Recorded, sides: list[Result], changed: tuple[str, ...]) -> list[dict[str, Any]]:
+def _tenants(history: Recorded, sides: list[Result], changed: tuple[str, ...]) -> list[ComparedTenantReply]:
     """Tenants at the top, and those further down that the change names."""
     tops = {
         path.partition("/")[0] for path, counts in zip(history.tenant, history.counted, strict=True) if counts
@@ -149,18 +156,20 @@ def _below(path: str, history: Recorded) -> Wanted:
 
 def _sizes(
     history: Recorded, sides: list[Result], size_of_spec: list[str], sizes: SizeRanges
-) -> list[dict[str, Any]]:
+) -> list[ComparedSizeReply]:
     """By size of job, those of which any was recorded."""
     spec = history.trace.spec
 
     def of(name: str) -> Wanted:
         return lambda row: size_of_spec[spec[row]] == name
 
-    found = [{"size": name, **_compared(history, sides, of(name))} for name in sizes.names]
+    found: list[ComparedSizeReply] = [
+        {"size": name, **_compared(history, sides, of(name))} for name in sizes.names
+    ]
     return [each for each in found if each["jobs"]]
 
 
-def _compared(history: Recorded, sides: list[Result], wanted: Wanted) -> dict[str, Any]:
+def _compared(history: Recorded, sides: list[Result], wanted: Wanted) -> ComparedWaits:
     """Waits of some jobs, of those that ended on both sides. None: there is none."""
     both = set(sides[0].job_id) & set(sides[1].job_id)
     waits = [_waits(history, side, both, wanted) for side in sides]
@@ -198,7 +207,7 @@ def _utilisation(history: Recorded, side: Result) -> float | None:
     return round(used / offered, 6)
 
 
-def _check(history: Recorded, side: Result, since_ms: int) -> dict[str, Any]:
+def _check(history: Recorded, side: Result, since_ms: int) -> CheckReply:
     """What really happened against its simulation, over jobs that started and were not tried again.
 
     Only jobs count that came after the present settings and before the first job that still waits.
@@ -221,14 +230,11 @@ def _check(history: Recorded, side: Result, since_ms: int) -> dict[str, Any]:
 # -- notes -----------------------------------------------------------------------------------------------------------
 
 
-_ENDS = {"never": "could never start", "timeouts": "reach their time limit", "unfinished": "never end"}
-
-
 def _notes(
     asked: PreviewRequest,
     history: Recorded,
     before: Settings,
-    found: dict[str, Any],
+    found: PreviewFigures,
     away: list[str],
     doomed: list[str],
 ) -> list[str]:
@@ -245,8 +251,12 @@ def _notes(
         notes.append(f"it stands on {count_text(found['jobs'], 'job')}: too few to say much")
     if asked.shortened:
         notes.append("more was recorded than is simulated: only the latest part of it counts")
-    for key, text in _ENDS.items():
-        old, new = found[key]
+    ends = {
+        "could never start": found["never"],
+        "reach their time limit": found["timeouts"],
+        "never end": found["unfinished"],
+    }
+    for text, (old, new) in ends.items():
         if new != old:
             notes.append(f"jobs that {text}: {old} → {new}")
     unknown = _strangers(history, asked.settings)
@@ -265,8 +275,8 @@ def _notes(
     if any(tenant.budget for tenant in (*before.tenants, *asked.settings.tenants)) or asked.settings.budgets:
         notes.append("budgets begin unspent")
     check = found["check"]
-    if check["jobs"]:
-        real, simulated = check["really_mean_ms"], check["simulated_mean_ms"]
+    real, simulated = check["really_mean_ms"], check["simulated_mean_ms"]
+    if real is not None and simulated is not None:
         text = (
             f"check: {count_text(check['jobs'], 'job')} really waited {alone_text(real)} on average, "
             f"{alone_text(simulated)} in the simulation"

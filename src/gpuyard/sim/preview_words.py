@@ -1,6 +1,6 @@
 """A preview in words. Kept apart from the preview itself, for commands that only print one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuyard.model.units import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
@@ -9,7 +9,7 @@ from gpuyard.quantities import percent_text
 TENANTS_SAID_MAX = 4
 
 
-def preview_text(found: dict[str, Any]) -> str:
+def preview_text(found: Mapping[str, Any]) -> str:
     """The preview in one sentence."""
     days = f"over {span_text(found['until_ms'] - found['from_ms'])}"
     told = [row for row in found["tenants"] if None not in row["wait_mean_ms"]]
@@ -21,7 +21,7 @@ def preview_text(found: dict[str, Any]) -> str:
     return f"{days}: mean wait of {', '.join(waits)}, {_utilisation_text(found['utilisation'])}"
 
 
-def _moved(row: dict[str, Any]) -> int:
+def _moved(row: Mapping[str, Any]) -> int:
     before, after = row["wait_mean_ms"]
     return abs(after - before)
 

@@ -33,7 +33,11 @@ def make_schemas(kinds: Iterable[Any]) -> dict[str, Schema]:
     open_ = list(kinds)
     while open_:
         kind = open_.pop()
-        if kind.__name__ not in found:
+        if get_origin(kind) is Annotated:
+            # One of several forms: a union has no name of its own.
+            union, name, text = get_args(kind)
+            found[name] = {**_schema(union, open_), "title": name, "description": text}
+        elif kind.__name__ not in found:
             found[kind.__name__] = _object(kind, open_)
     return found
 
@@ -74,6 +78,9 @@ def _schema(hint: Any, parts: list[Any]) -> Schema:
     origin, inner = get_origin(hint), get_args(hint)
     if origin is UnionType:
         return {"anyOf": [_schema(each, parts) for each in inner]}
+    if origin is tuple:
+        found = [_schema(each, parts) for each in inner]
+        return {"maxItems": len(found), "minItems": len(found), "prefixItems": found, "type": "array"}
     if origin is list:
         return {"items": _schema(inner[0], parts), "type": "array"}
     if origin is dict and inner[0] is str:

@@ -25,8 +25,7 @@ class Log:
         self.looks = 0
         self.attempts = self.views = self
 
-    def job(self, _label: Label, *, brief: bool) -> dict[str, Any]:
-        assert brief
+    def brief(self, _label: Label) -> dict[str, Any]:
         until_s = time.thread_time() + self.look_s
         while time.thread_time() < until_s:
             pass

@@ -168,7 +168,7 @@ def test_what_the_engine_cannot_tell_is_told_from_the_books(shop: Shop) -> None:
     shop.start(shop.rig.submit(gpus=1, mig="1g.10gb"), Slice(0, "1g.10gb", 6))
     shop.engine.found = Transient("the driver is gone")
     (node,) = shop.parts.view()["nodes"]
-    assert [[0, "1g.10gb", 6, "1"]] == node["slices"]
+    assert [(0, "1g.10gb", 6, "1")] == node["slices"]
 
 
 def test_defragmentation_is_planned_with_its_cost(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from gpuyard.control.reading import publisher
 from gpuyard.control.reading import publisher as reading
-from gpuyard.control.reading.plain_views import View
 from gpuyard.model import Node, NodeAdded, NodeCordoned
+from gpuyard.wire.replies.fleet import NodeReply
 from harness.steered import Steered
 from rigs.request_service import Rig, rig
 
@@ -38,7 +38,7 @@ def while_busy(yard: Rig, ask: Callable[[], Any]) -> list[Any]:
     return found
 
 
-def free(views: tuple[View, ...]) -> list[Any]:
+def free(views: tuple[NodeReply, ...]) -> list[Any]:
     return [view["gpus_free"] for view in views]
 
 

@@ -18,7 +18,7 @@ from gpuyard.control.admission.dependencies import Dependency
 from gpuyard.control.clock import time_text
 from gpuyard.control.reading import publisher
 from gpuyard.control.reading.model import Model
-from gpuyard.control.reading.plain_views import MORE_COLUMNS, NEW_TEXT, View, live_job_view
+from gpuyard.control.reading.plain_views import MORE_COLUMNS, NEW_TEXT, live_job_view
 from gpuyard.control.reading.publisher import PublishingLimits
 from gpuyard.control.refusals import NotFound
 from gpuyard.control.replica.labels import parse_label
@@ -28,6 +28,7 @@ from gpuyard.core.jobs.records import JobRecord
 from gpuyard.model import Ask, Job, JobSpec, JobSubmitted, Node, Outcome, Settings, Verb, Whole
 from gpuyard.store import Submission
 from gpuyard.wire.endpoints import QUEUE_COLUMNS
+from gpuyard.wire.replies.jobs import OneJob
 from harness.patience import patient
 from harness.steered import Steered
 from rigs.request_service import ROOT, Rig, granted, listed, rig
@@ -145,7 +146,7 @@ def test_a_wide_queue_says_what_a_job_waits_for(yard: Rig) -> None:
     queue = listed(yard.views, wide=True)
     rows = {row[0]: dict(zip(queue["columns"], row, strict=True)) for row in queue["rows"]}
 
-    assert (*QUEUE_COLUMNS, *MORE_COLUMNS) == queue["columns"]
+    assert [*QUEUE_COLUMNS, *MORE_COLUMNS] == queue["columns"]
     assert ("waits for another job", f"afterok:{first}", "p", 1.5) == tuple(
         rows[waits][key] for key in ("reason", "waits_for", "pools", "cpus")
     )
@@ -391,7 +392,7 @@ def test_of_an_array_everything_is_told_once_and_of_its_tasks_what_differs(
     """Everything of each of ten thousand tasks would keep the replica locked for a sixth of a second."""
     whole: list[int] = []
 
-    def counted(nodes: Sequence[Node], record: JobRecord, reason: str, waits_for: str) -> View:
+    def counted(nodes: Sequence[Node], record: JobRecord, reason: str, waits_for: str) -> OneJob:
         whole.append(record.id)
         return live_job_view(nodes, record, reason, waits_for)
 

@@ -8,7 +8,7 @@ handlers share stands here too: answers as JSON, filters, limits and cursors in 
 import asyncio
 import base64
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
@@ -50,10 +50,12 @@ def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None)
     return Response(encode_json(value), status, headers, "application/json")
 
 
-async def answer_list(head: dict[str, Any], name: str, rows: Sequence[Any]) -> Response:
+async def answer_list(view: Mapping[str, Any], name: str) -> Response:
     """A value with a long list of this name as an answer. It is made some rows at a time: others have their turn in
     between, and it is measured before it takes more room than there is.
     """
+    rows = view[name]
+    head = {key: value for key, value in view.items() if key != name}
     pieces, size = [bytes_of_text(_encode({**head, name: []})).removesuffix(b"]}")], 0
     for at in range(0, len(rows), _AT_ONCE):
         if at:

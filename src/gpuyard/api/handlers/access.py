@@ -19,6 +19,7 @@ from gpuyard.control.serve import Yard
 from gpuyard.model.units import DAY_MS
 from gpuyard.store import TokenRow
 from gpuyard.wire import endpoints
+from gpuyard.wire.replies.people import LoginReply, MeReply, NewTokenReply, TokensReply
 
 
 def handlers(yard: Yard) -> Handlers:
@@ -55,18 +56,17 @@ class _People:
     async def me(self, request: Request) -> Response:
         """The person who asks: name, roles and tenants."""
         person = get_asker(request.scope)
-        return answer(
-            {
-                "user": person.name,
-                "runs_as": None if person.uid == NO_UID else person.login or person.name,
-                "rights": [{"role": right.role.word, "tenant": right.tenant} for right in person.rights],
-                "allowed": [list_allowed(right) for right in person.rights],
-                "home": await run_in_thread(self._home, person),
-                "token": person.token or None,
-                "expires_ms": person.expires_ms or None,
-                "auth": self._yard.token_service is not None,
-            }
-        )
+        told: MeReply = {
+            "user": person.name,
+            "runs_as": None if person.uid == NO_UID else person.login or person.name,
+            "rights": [{"role": right.role.word, "tenant": right.tenant} for right in person.rights],
+            "allowed": [list_allowed(right) for right in person.rights],
+            "home": await run_in_thread(self._home, person),
+            "token": person.token or None,
+            "expires_ms": person.expires_ms or None,
+            "auth": self._yard.token_service is not None,
+        }
+        return answer(told)
 
     def _home(self, person: Person) -> str:
         with self._yard.replica.lock:
@@ -75,8 +75,10 @@ class _People:
 
     async def tokens(self, request: Request) -> Response:
         """Your own tokens, and those of the tenants that you administer."""
-        found = await run_in_thread(self._token_service.list, get_asker(request.scope))
-        return answer({"tokens": found})
+        told: TokensReply = {
+            "tokens": await run_in_thread(self._token_service.list, get_asker(request.scope))
+        }
+        return answer(told)
 
     async def make(self, request: Request) -> Response:
         """The secret is in this answer and nowhere else."""
@@ -97,9 +99,11 @@ class _People:
     async def ways(self) -> Response:
         """Whether a login is needed, and the identity provider, if there is one."""
         oidc = self._yard.oidc
-        return answer(
-            {"auth": self._yard.token_service is not None, "oidc": oidc.described() if oidc else None}
-        )
+        told: LoginReply = {
+            "auth": self._yard.token_service is not None,
+            "oidc": oidc.described() if oidc else None,
+        }
+        return answer(told)
 
     async def login(self, request: Request) -> Response:
         """An ID token works once."""
@@ -131,4 +135,5 @@ class _People:
 
 
 def _told(row: TokenRow, secret: str) -> Response:
-    return answer({**token_view(row), "secret": secret}, 201, {"Cache-Control": "no-store"})
+    told: NewTokenReply = {**token_view(row), "secret": secret}
+    return answer(told, 201, {"Cache-Control": "no-store"})

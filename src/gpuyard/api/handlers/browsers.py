@@ -12,6 +12,7 @@ from gpuyard.api.messages.bodies import OPEN_BODY_BYTES_MAX, parse_object, read_
 from gpuyard.api.messages.schemas import BrowserLogin, check_value
 from gpuyard.control.serve import Yard
 from gpuyard.wire import endpoints
+from gpuyard.wire.replies.people import BrowserCodeReply, BrowserReply, SignedOutReply
 
 _NEVER_KEPT = {"Cache-Control": "no-store"}
 
@@ -36,7 +37,7 @@ class _Browsers:
         """The code works once, within a minute, for the person who asked."""
         future = await run_in_thread(self._yard.browsers.code, get_asker(request.scope))
         row, code = await asyncio.wrap_future(future)
-        told = {
+        told: BrowserCodeReply = {
             "code": code,
             "expires_ms": row.expires_ms,
             "url": self._yard.options.url,
@@ -51,15 +52,15 @@ class _Browsers:
         made = await asyncio.wrap_future(future)
         lasts_s = (made.row.expires_ms - made.row.created_ms) // 1000
         headers = {"Set-Cookie": self._cookie(request, wanted.path, made.cookie, lasts_s), **_NEVER_KEPT}
-        return answer(
-            {"user": made.row.user, "key": made.key, "expires_ms": made.row.expires_ms}, 201, headers
-        )
+        told: BrowserReply = {"user": made.row.user, "key": made.key, "expires_ms": made.row.expires_ms}
+        return answer(told, 201, headers)
 
     async def sign_out(self, request: Request) -> Response:
         """End the session of this browser and of the pages that are open in it."""
         person = get_asker(request.scope)
         await asyncio.wrap_future(self._yard.browsers.sign_out(person))
-        return answer({"user": person.name}, headers=_NEVER_KEPT)
+        told: SignedOutReply = {"user": person.name}
+        return answer(told, headers=_NEVER_KEPT)
 
     def _cookie(self, request: Request, path: str, value: str, lasts_s: int) -> str:
         forwarded = request.headers.get("x-forwarded-proto", "")

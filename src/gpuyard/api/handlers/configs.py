@@ -6,14 +6,14 @@ All of it is for administrators of the whole yard: a configuration shows what ev
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from typing import Any
 
 from fastapi import Request, Response
 
 from gpuyard.api.edge.open_streams import OpenStreams, asks_no_more
 from gpuyard.api.edge.peers import get_asker
-from gpuyard.api.edge.routes import Handlers, answer, answer_list, encode_json, limit_of, read_number
+from gpuyard.api.edge.routes import Handlers, answer, answer_list, limit_of, read_number
 from gpuyard.api.edge.throttle import Turns, run_in_thread
+from gpuyard.api.handlers.streams import encode_event
 from gpuyard.api.messages.problems import Problem, find_problem
 from gpuyard.api.messages.schemas import ConfigRequest, read_body
 from gpuyard.config import ConfigError
@@ -24,6 +24,8 @@ from gpuyard.errors import BadInput
 from gpuyard.job_sizes import SIZES_TEXT, parse_sizes
 from gpuyard.wire import endpoints
 from gpuyard.wire.endpoints import Action
+from gpuyard.wire.replies.jobs import Fault
+from gpuyard.wire.replies.tenants import ConfigVersionsReply
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +60,8 @@ class _Configs:
     async def versions(self, request: Request) -> Response:
         """The author of each version, and when and how it was put in force."""
         most = limit_of(request.query_params)
-        return answer({"versions": await run_in_thread(self._configs.versions, most)})
+        told: ConfigVersionsReply = {"versions": await run_in_thread(self._configs.versions, most)}
+        return answer(told)
 
     async def version(self, request: Request, version: str) -> Response:
         """One version."""
@@ -69,8 +72,7 @@ class _Configs:
         """The differences from the configuration in force, and anything that forbids them."""
         proposal = await self._proposal(request, await read_body(ConfigRequest, request))
         difference = await run_in_thread(self._configs.difference, proposal)
-        changes = difference.pop("changes")
-        return await answer_list(difference, "changes", changes)
+        return await answer_list(difference, "changes")
 
     async def apply(self, request: Request) -> Response:
         """The whole file comes into force, or nothing. 409: it cannot come into force now, or `against` is no longer
@@ -129,7 +131,7 @@ class _Configs:
             streams: OpenStreams = request.app.state.streams
             open_ = await streams.open(request, Action.MANAGE_CONFIG, asks_no_more)
             return open_.events(_events(first, lines))
-        found: Any = first.get("preview")
+        found = first.get("preview")
         async for line in lines:
             found = line.get("preview", found)
         return answer(found)
@@ -146,18 +148,18 @@ async def _events(first: Line, lines: AsyncIterator[Line]) -> AsyncIterator[byte
         if problem is None:
             _log.error("a preview failed", exc_info=error)
             problem = Problem(500, "the preview failed: a defect of the yard; its log has the details")
-        yield _event({"error": {"detail": problem.detail, "hint": problem.hint}})
+        yield encode_event("error", {"detail": problem.detail, "hint": problem.hint})
 
 
 def _event(line: Line) -> bytes:
     for name, data in line.items():
-        return b"event: " + name.encode() + b"\ndata: " + encode_json(data) + b"\n\n"
+        return encode_event(name, data)
     return b": still at it\n\n"
 
 
 def _not_usable(error: ConfigError) -> Problem:
     """Every problem of the file with its place."""
-    errors = [
+    errors: list[Fault] = [
         {"field": f"{problem.place.line}:{problem.place.column}", "detail": problem.text}
         for problem in error.problems[:50]
     ]

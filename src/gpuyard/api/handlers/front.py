@@ -22,6 +22,7 @@ from gpuyard.api.edge.routes import Handler, answer
 from gpuyard.api.messages.problems import Problem
 from gpuyard.control.serve import Yard
 from gpuyard.wire.endpoints import DESCRIPTION
+from gpuyard.wire.replies.people import FrontReply
 
 WHAT = "The control plane for shared GPUs: it decides who gets which GPUs and when."
 _STYLE = """
@@ -134,7 +135,7 @@ def make_front(yard: Yard) -> Handler:
         """What this address serves: a page, or JSON for programs that ask for JSON."""
         accepted = request.headers.get("accept", "")
         if "application/json" in accepted and "text/html" not in accepted:
-            facts = {
+            facts: FrontReply = {
                 "what": f"gpuyard. {WHAT}",
                 "version": __version__,
                 "yard": yard.store.yard,

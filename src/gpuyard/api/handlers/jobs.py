@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from fastapi import Request, Response
 
@@ -42,7 +42,7 @@ from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import MOVES
 from gpuyard.control.admission.wanted import NewJob
 from gpuyard.control.commands.wishes import ALONE_BATCH, BATCH, FEW, Gone, Wish, WishedId
-from gpuyard.control.reading.plain_views import taken_view, use_view
+from gpuyard.control.reading.plain_views import add_taken, use_view
 from gpuyard.control.refusals import Forbidden, Refusal
 from gpuyard.control.replica.labels import parse_label
 from gpuyard.control.serve import Yard
@@ -53,6 +53,17 @@ from gpuyard.model import Verb
 from gpuyard.store import Idempotency
 from gpuyard.wire import endpoints
 from gpuyard.wire.endpoints import KEY_LENGTH_MAX, Action
+from gpuyard.wire.replies.jobs import (
+    AskedReply,
+    CheckpointReply,
+    CurvesReply,
+    JobsReply,
+    JobView,
+    ListedJob,
+    OneJob,
+    OneOfMany,
+    UsedReply,
+)
 
 _PATH = re.compile(r"(?<![^\s'\"(=:])/.*?(?=: |$)", re.DOTALL)
 """From a slash that begins a word up to the text about it. Paths may hold blanks: better to take too much."""
@@ -63,23 +74,25 @@ def without_paths(text: str) -> str:
     return _PATH.sub("(a path)", text) if "/" in text else text
 
 
-def mask_jobs(person: Person, views: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def mask_jobs(person: Person, views: list[ListedJob]) -> list[ListedJob]:
     """Jobs as a person may see them in a list, where little is said of each."""
     for view in views:
-        if "/" in view["reason"]:
-            discreet(person, view)
+        if "/" in view["reason"] and not person.may(Action.READ_JOB, view["tenant"], view["user"]):
+            view["reason"] = without_paths(view["reason"])
     return views
 
 
-def discreet(person: Person, view: dict[str, Any]) -> dict[str, Any]:
-    """A job as a person may see it."""
+def mask_job(person: Person, view: JobView) -> JobView:
+    """A job, or an array, as a person may see it."""
     if person.may(Action.READ_JOB, view["tenant"], view["user"]):
+        return view
+    if "array" in view:
+        for task in view["jobs"]:
+            task["reason"] = without_paths(task["reason"])
         return view
     # What a job runs and where it writes is its owner's, like its output.
     view.pop("files", None)
-    for each in (view, *view.get("jobs", ())):
-        if each.get("reason"):
-            each["reason"] = without_paths(each["reason"])
+    view["reason"] = without_paths(view["reason"])
     for each in view.get("tries", ()):
         each["why"] = without_paths(each["why"])
     return view
@@ -169,31 +182,32 @@ class Jobs:
             view = await run_in_thread(
                 self._yard.views.job, parse_label(id), explained=explain, sight=person.sight
             )
-        if view.get("array"):
-            tasks = discreet(person, view).pop("jobs")
-            await make_room(len(tasks) * TASK_BYTES)
-            return await answer_list(view, "jobs", tasks)
+        if "array" in view:
+            await make_room(len(view["jobs"]) * TASK_BYTES)
+            return await answer_list(mask_job(person, view), "jobs")
         view["used"] = await run_in_thread(self._used, view)
-        view["used"] |= await run_in_thread(taken_view, view, self._yard.measures.usage_of(view))
         if explain and person.may(Action.READ_JOB, view["tenant"], view["user"]):
-            view |= await run_in_thread(self._daemon_lines, view)
+            if said := await run_in_thread(self._daemon_lines, view):
+                view["scheduler_log"] = said
             if lines := await run_in_thread(self._yard.measures.kernel_lines, view):
                 view["kernel_log"] = lines
-        return answer(discreet(person, view))
+        return answer(mask_job(person, view))
 
-    def _used(self, view: dict[str, Any]) -> dict[str, Any]:
+    def _used(self, view: OneJob) -> UsedReply:
         now_ms = self._yard.now_ms()
-        return use_view(view, now_ms, read_owed(self._yard.store, [view["id"]], now_ms)[view["id"]])
+        used = use_view(view, now_ms, read_owed(self._yard.store, [view["id"]], now_ms)[view["id"]])
+        add_taken(used, view, self._yard.measures.usage_of(view))
+        return used
 
-    def _daemon_lines(self, view: dict[str, Any]) -> dict[str, Any]:
+    def _daemon_lines(self, view: OneJob) -> list[str]:
         """What the daemons of a job's scheduler wrote about its last try, if its engine can read that."""
         try:
             engine, key = self._yard.attempts.at(view, max(1, view["attempts"]))
             lines = engine.daemon_lines(key, view["nodes"]) if isinstance(engine, HasDaemonLogs) else ()
         except (EngineError, Refusal):
             # Slurm does not answer, which is told elsewhere, or its cluster is gone: everything else is shown.
-            return {}
-        return {"scheduler_log": list(lines)} if lines else {}
+            return []
+        return list(lines)
 
     async def recipe(self, request: Request, id: str) -> Response:
         """Only for its owner and administrators, since arguments and variables may hold secrets."""
@@ -213,10 +227,8 @@ class Jobs:
         """This takes the right to see the job. An array has no curves: name a task."""
         yard, label, sight = self._yard, parse_label(id), get_asker(request.scope).sight
 
-        def made() -> Any:
-            # An array is refused here, in the words of everything else that is about one try.
-            yard.views.attempt(label, sight)
-            return yard.measures.curves_of(yard.views.job(label, brief=True, sight=sight))
+        def made() -> CurvesReply:
+            return yard.measures.curves_of(yard.views.brief(label, sight))
 
         return answer(await run_in_thread(made))
 
@@ -227,7 +239,8 @@ class Jobs:
         wanted, before, most = read_filter(query, person.sight), read_cursor(query), limit_of(query)
         await make_room(most * JOB_BYTES)
         found, more = await run_in_one_thread(self._yard.views.jobs, wanted, before, most)
-        return await answer_list({"next_cursor": id_cursor(more)}, "jobs", mask_jobs(person, found))
+        told: JobsReply = {"jobs": mask_jobs(person, found), "next_cursor": id_cursor(more)}
+        return await answer_list(told, "jobs")
 
     async def cancel(self, request: Request, id: str) -> Response:
         """Cancel a job, or all live tasks of an array."""
@@ -321,7 +334,7 @@ class Jobs:
             assert each.label is not None
             each.error = found[each.label]
 
-    async def _or_ended(self, person: Person, asked: "Future[dict[str, Any]]", text: str) -> dict[str, Any]:
+    async def _or_ended(self, person: Person, asked: "Future[CheckpointReply]", text: str) -> CheckpointReply:
         try:
             return await asyncio.wrap_future(asked)
         except Gone:
@@ -329,28 +342,35 @@ class Jobs:
             raise (await run_in_thread(self._yard.views.ends, [label], person.sight))[label] from None
 
 
-def _done(asked: WishedId, verb: Verb) -> dict[str, Any]:
+def _done(asked: WishedId, verb: Verb) -> AskedReply:
     assert asked.label is not None
     return {"id": asked.label.id, "label": str(asked.label), "verb": verb.value, "jobs": asked.jobs}
 
 
-def _result(asked: WishedId, verb: Verb) -> dict[str, Any]:
+def _result(asked: WishedId, verb: Verb) -> OneOfMany:
     """One of many answers."""
     if asked.error is None:
-        return {**_done(asked, verb), "status": 202}
+        done = _done(asked, verb)
+        return {
+            "id": done["id"],
+            "label": done["label"],
+            "verb": done["verb"],
+            "jobs": done["jobs"],
+            "status": 202,
+        }
     problem = find_problem(asked.error)
     if problem is None:
         raise asked.error
-    done = f" ({asked.jobs} of its tasks were done before)" if asked.jobs else ""
+    partly = f" ({asked.jobs} of its tasks were done before)" if asked.jobs else ""
     return {
         "label": str(asked.said),
         "status": problem.status,
-        "detail": problem.detail + done,
+        "detail": problem.detail + partly,
         "hint": problem.hint,
     }
 
 
-def _check_reads(person: Person, view: dict[str, Any]) -> None:
+def _check_reads(person: Person, view: JobView) -> None:
     """What a job runs, and its variables, are for its owner and administrators."""
     if not person.may(Action.READ_JOB, view["tenant"], view["user"]):
         raise Forbidden(

@@ -36,6 +36,7 @@ from gpuyard.control.views.views import ENDED_STATES
 from gpuyard.wire import endpoints
 from gpuyard.wire.endpoints import QUEUE_MAX
 from gpuyard.wire.job_fields import TIME_MS_MAX
+from gpuyard.wire.replies.jobs import JobsReply, QueueReply
 
 
 def handlers(yard: Yard) -> Handlers:
@@ -96,7 +97,8 @@ class _Lists:
         )
         for view in found:
             view["used"] = total_use_view(view, owes[view["id"]])
-        return await answer_list({"next_cursor": id_cursor(more)}, "jobs", mask_jobs(person, found))
+        told: JobsReply = {"jobs": mask_jobs(person, found), "next_cursor": id_cursor(more)}
+        return await answer_list(told, "jobs")
 
     async def overview(self, request: Request) -> Response:
         """For a screen that refreshes often."""
@@ -130,7 +132,8 @@ class _Lists:
 
 def _pieces(found: QueueList) -> Iterator[bytes]:
     """A list as it goes over the wire, piece by piece."""
-    yield encode_json({**found.head, "rows": []}).removesuffix(b"]}")
+    told: QueueReply = {**found.head, "rows": []}
+    yield encode_json(told).removesuffix(b"]}")
     for rows in found.pieces():
         yield bytes_of_text(rows)
     yield b"]}"

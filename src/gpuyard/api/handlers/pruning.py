@@ -15,6 +15,7 @@ from gpuyard.control.serve import Yard
 from gpuyard.log_lines import person_extra
 from gpuyard.model.units import SECOND_MS
 from gpuyard.wire import endpoints
+from gpuyard.wire.replies.people import ProjectionsReply, PruneReply
 
 _log = logging.getLogger(__name__)
 
@@ -29,14 +30,19 @@ def handlers(yard: Yard) -> Handlers:
         wish = PruneWish(get_asker(request.scope).name, older_ms, asked.dry_run)
         place = PruneCursor() if asked.next is None else parse_cursor(asked.next)
         tally, rest = await run_in_thread(yard.pruner.some, wish, place)
-        removed = {kind: {"count": count, "bytes": size} for kind, (count, size) in tally.counts.items()}
-        return answer(
-            {"removed": removed, "dry_run": wish.dry_run, "next": None if rest is None else str(rest)}
-        )
+        told: PruneReply = {
+            "removed": {
+                kind: {"count": count, "bytes": size} for kind, (count, size) in tally.counts.items()
+            },
+            "dry_run": wish.dry_run,
+            "next": None if rest is None else str(rest),
+        }
+        return answer(told)
 
     async def projections(_request: Request) -> Response:
         """The projections that follow the log; tables that are written with each event need no filling."""
-        return answer({"projections": await run_in_thread(yard.projections.status)})
+        told: ProjectionsReply = {"projections": await run_in_thread(yard.projections.status)}
+        return answer(told)
 
     async def rebuild(request: Request, name: str) -> Response:
         """From the start of the log, or from a checkpoint if the log was cut. Filling continues after the answer."""

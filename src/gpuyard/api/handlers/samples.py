@@ -18,6 +18,7 @@ from gpuyard.telemetry.signals import parse_attempt
 from gpuyard.telemetry.sources import GpuCard
 from gpuyard.wire import endpoints
 from gpuyard.wire.endpoints import Action
+from gpuyard.wire.replies.fleet import SamplesReply
 
 
 def handlers(yard: Yard) -> Handlers:
@@ -68,6 +69,7 @@ def handlers(yard: Yard) -> Handlers:
             return node, yard.watch.take(key, batch, elsewhere)
 
         node, off_ms = await run_in_thread(taken)
-        return answer({"node": node, "taken": len(asked.at_ms), "clock_off_ms": off_ms})
+        told: SamplesReply = {"node": node, "taken": len(asked.at_ms), "clock_off_ms": off_ms}
+        return answer(told)
 
     return {endpoints.SAMPLES: take}

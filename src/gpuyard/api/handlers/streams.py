@@ -29,6 +29,7 @@ from gpuyard.model import JobState
 from gpuyard.model.serialise import to_plain
 from gpuyard.wire import endpoints
 from gpuyard.wire.endpoints import READ_BYTES_MAX, Action
+from gpuyard.wire.replies.jobs import End, OneJob, Standing
 
 PIECE_BYTES_MAX = 64 * 1024
 READS_PER_OWNER_MAX = 4
@@ -71,8 +72,8 @@ class _Streams:
         attempt = read_number("attempt", query.get("attempt", str(attempt)), 0, max(attempt, 0))
         offset = read_number("offset", query.get("offset", "0"), 0, 1 << 50)
         place = _place(query["cursor"]) if "cursor" in query else _Place(str(offset), offset)
-        view = await run_in_thread(self._yard.views.job, Label(job_id, by_number=True), brief=True)
-        self._yard.views.check_kept(view, Leftover.LOGS.value)
+        view = await run_in_thread(self._yard.views.brief, Label(job_id, by_number=True))
+        self._yard.views.check_kept(view["label"], view.get("removed", {}), Leftover.LOGS.value)
         if attempt:
             # What is to be said of a cluster that is gone, before a stream begins.
             await run_in_thread(self._yard.attempts.at, view, attempt)
@@ -111,11 +112,11 @@ class _Streams:
 
     def _look(
         self, label: Label, attempt: int, stream: str, place: "_Place", limit: int
-    ) -> tuple[dict[str, Any], bytes, "_Place", bool]:
+    ) -> tuple[OneJob, bytes, "_Place", bool]:
         """How a job stands; what it wrote behind a place, or that this is left out; where to read on; and whether more
         may be there already."""
         # Asked before reading: what was written before the end is then read before the end is told.
-        view = self._yard.views.job(label, brief=True)
+        view = self._yard.views.brief(label)
         if attempt < 1:
             return view, b"", place, False
         engine, key = self._yard.attempts.at(view, attempt)
@@ -132,7 +133,7 @@ class _Streams:
         return view, content, _Place(piece.after, offset), passed >= limit
 
     def _output(
-        self, engine: Observer, key: str, view: dict[str, Any], stream: str, place: "_Place", limit: int
+        self, engine: Observer, key: str, view: OneJob, stream: str, place: "_Place", limit: int
     ) -> LogPiece:
         """Part of what a job writes that another scheduler runs, where its engine can read that."""
         if not isinstance(engine, ReadsOutputs):
@@ -192,8 +193,7 @@ class _Streams:
                 yield encode_event("attempt", {"attempt": attempt})
                 continue
             elif view["ended_ms"] is not None:
-                keys = ("id", "label", "state", "exit_code", "reason", "attempts")
-                yield encode_event("end", {key: view[key] for key in keys})
+                yield encode_event("end", end_view(view))
                 return
             await pulse.next(look_s)
             quiet_s += look_s
@@ -239,7 +239,7 @@ class FollowedJob:
         self._pause_s = STANDING_S_MIN
         self._next_s = time.monotonic() + STANDING_S_MIN
 
-    async def news(self, view: dict[str, Any]) -> dict[str, Any] | None:
+    async def news(self, view: OneJob) -> Standing | None:
         """What there is to tell now; None: nothing new."""
         state, before = view["state"], self._state
         self._state = state
@@ -255,7 +255,24 @@ class FollowedJob:
             return await run_in_thread(self._yard.views.standing, view["id"])
         if state == before or view["ended_ms"] is not None:
             return None
-        return {key: view[key] for key in ("state", "label", "nodes", "submitted_ms")}
+        return {
+            "state": state,
+            "label": view["label"],
+            "nodes": view["nodes"],
+            "submitted_ms": view["submitted_ms"],
+        }
+
+
+def end_view(view: OneJob) -> End:
+    """How a job that was followed ended."""
+    return {
+        "id": view["id"],
+        "label": view["label"],
+        "state": view["state"],
+        "exit_code": view["exit_code"],
+        "reason": view["reason"],
+        "attempts": view["attempts"],
+    }
 
 
 def _said_yes(text: str) -> bool:

@@ -22,7 +22,7 @@ from gpuyard.api.edge.pulse import AsyncNotifier
 from gpuyard.api.edge.routes import Handlers
 from gpuyard.api.edge.throttle import charge, run_in_thread
 from gpuyard.api.edge.upgrades import Link, Upgraded, choose_protocol, read_key
-from gpuyard.api.handlers.streams import LOOK_S_MAX, LOOK_S_MIN, FollowedJob, left_out
+from gpuyard.api.handlers.streams import LOOK_S_MAX, LOOK_S_MIN, FollowedJob, end_view, left_out
 from gpuyard.api.messages.frames import UNFIT, Asked, ClientMessages, Refusal
 from gpuyard.control.access.people import Person
 from gpuyard.control.refusals import Forbidden
@@ -35,6 +35,7 @@ from gpuyard.log_lines import person_extra
 from gpuyard.model import AttemptState, JobState
 from gpuyard.wire import endpoints
 from gpuyard.wire.endpoints import Action
+from gpuyard.wire.replies.jobs import OneJob
 
 _log = logging.getLogger(__name__)
 
@@ -186,7 +187,7 @@ class _Visit:
         """Wait for the job, connect the client with its keeper, and at last say how the job ended."""
         stands, look_s, waited_s = FollowedJob(self._yard), LOOK_S_MIN, 0.0
         while not self._pulse.closed and not self._link.gone.is_set():
-            view = await run_in_thread(self._yard.views.job, self._label, brief=True)
+            view = await run_in_thread(self._yard.views.brief, self._label)
             if self._attempt and view["attempts"] > self._attempt:
                 self._seen, waited_s = 0, 0.0
             self._attempt = view["attempts"]
@@ -219,7 +220,7 @@ class _Visit:
 
     def _unanswered(self) -> str:
         """Why nobody answers inside a job that has room."""
-        view = self._yard.views.job(self._label)
+        view = self._yard.views.brief(self._label)
         if view["attempt_state"] == AttemptState.STARTING.value:
             why = f": {view['reason']}" if view["reason"] else ""
             return f"job {self._label} is STARTING{why}; there is nothing to enter until it runs"
@@ -228,7 +229,7 @@ class _Visit:
             "its machine is busy, or it was started by an earlier release; try again"
         )
 
-    def _reach(self, view: dict[str, Any]) -> TerminalLink | None:
+    def _reach(self, view: OneJob) -> TerminalLink | None:
         engine, key = self._yard.attempts.at(view, view["attempts"])
         if not isinstance(engine, HasTerminals):
             raise _Refused(f"job {self._label} runs where there are no terminals")
@@ -245,7 +246,7 @@ class _Visit:
         for each in (news, gone):
             each.cancel()
 
-    async def _end(self, view: dict[str, Any]) -> None:
+    async def _end(self, view: OneJob) -> None:
         """What the client has not seen yet, from the log, and how the job ended."""
         if not self._own:
             raise _Refused(f"job {self._label} has ended")
@@ -257,10 +258,9 @@ class _Visit:
             if content := piece.content or left_out(piece.left_out):
                 await self._link.send(frames.DATA + content)
             cursor, ended = piece.after, not content
-        keys = ("id", "label", "state", "exit_code", "reason", "attempts")
-        await self._link.send(_news("end", {key: view[key] for key in keys}))
+        await self._link.send(_news("end", end_view(view)))
 
-    async def _relay(self, job: TerminalLink, view: dict[str, Any]) -> bool:
+    async def _relay(self, job: TerminalLink, view: OneJob) -> bool:
         """Pass on both ways; whether the session has ended, and not only the link."""
         down = asyncio.ensure_future(self._down(job))
         others = [asyncio.ensure_future(each) for each in (self._up(job), self._link.gone.wait())]
@@ -273,7 +273,7 @@ class _Visit:
         ended = down.done() and not down.cancelled() and down.exception() is None
         return ended and down.result() is not LinkEnd.LOST
 
-    async def _leave(self, job: TerminalLink, view: dict[str, Any]) -> None:
+    async def _leave(self, job: TerminalLink, view: OneJob) -> None:
         """Let go of the job. What runs in it for a person without a right to it goes with them."""
         if self._stream.why is None:
             await job.close()
@@ -289,7 +289,7 @@ class _Visit:
             if self._asked["do"] == "attach" and not self._own:
                 await self._hang_up(view)
 
-    async def _hang_up(self, view: dict[str, Any]) -> None:
+    async def _hang_up(self, view: OneJob) -> None:
         """End a shell. By a link of its own: over the other one it would come behind what the shell does not read."""
         job = await run_in_thread(self._reach, view)
         if job is not None:

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
 
 from fastapi import Response
 
@@ -29,6 +28,7 @@ from gpuyard.store import (
     StoreReadOnly,
     StoreUnreachable,
 )
+from gpuyard.wire.replies.jobs import Fault, ProblemReply
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -66,7 +66,7 @@ class Problem(Exception):
         hint: str = "",
         *,
         kind: str = "",
-        errors: list[dict[str, str]] | None = None,
+        errors: list[Fault] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(detail)
@@ -81,7 +81,7 @@ class Problem(Exception):
         """As it goes over the wire."""
         title = HTTPStatus(self.status).phrase
         kind = self.kind or title.lower().replace(" ", "-")
-        body: dict[str, Any] = {
+        body: ProblemReply = {
             "type": f"urn:gpuyard:problem:{kind}",
             "title": title,
             "status": self.status,

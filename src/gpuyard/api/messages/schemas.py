@@ -48,6 +48,7 @@ from gpuyard.model import AfterKind, Isolation
 from gpuyard.model.units import MILLI, NO_LIMIT_MS, SECOND_MS
 from gpuyard.wire import job_fields as table
 from gpuyard.wire.job_fields import DEPENDENCY_KINDS, JOB_FIELDS, PROJECT, TEXT_MAX, TIME_MS_MAX
+from gpuyard.wire.replies.jobs import Fault
 
 _ERRORS_SHOWN_MAX = 10
 _FIELDS_MAX = 100
@@ -431,7 +432,7 @@ _WORDING = (
 """The words of a library, and ours for them."""
 
 
-def _error(kind: type[BaseModel], error: Any) -> dict[str, str]:
+def _error(kind: type[BaseModel], error: Any) -> Fault:
     place = [str(part) for part in error["loc"]]
     field = ".".join(place)
     if len(field) > 80:

@@ -41,6 +41,7 @@ from gpuyard.garbage import strip_traceback
 from gpuyard.telemetry.exposition import MEDIA_TYPE, OPEN_MEDIA_TYPE
 from gpuyard.wire import endpoints
 from gpuyard.wire.endpoints import Action
+from gpuyard.wire.replies.people import HealthReply, VersionReply
 
 _log = logging.getLogger(__name__)
 
@@ -130,7 +131,7 @@ def make_quick(yard: Yard) -> Quick:
 
 
 def _health(yard: Yard) -> Handlers:
-    told = Metrics(
+    figures = Metrics(
         yard.replica,
         yard.views.reading,
         yard.leader.standing,
@@ -144,7 +145,8 @@ def _health(yard: Yard) -> Handlers:
 
     async def healthz() -> Response:
         """The server process runs."""
-        return answer({"ok": True})
+        told: HealthReply = {"ok": True}
+        return answer(told)
 
     async def readyz(request: Request) -> Response:
         """The server can do its work; if not, the reason."""
@@ -152,7 +154,7 @@ def _health(yard: Yard) -> Handlers:
         person = find_asker(request.scope)
         if person is None or not person.may(Action.SEE_ALL, ""):
             # Where the store is and what troubles it is not for every client that can reach the port.
-            how = {name: how[name] for name in ("ready", "role", "reason")}
+            how = {"ready": how["ready"], "role": how["role"], "reason": how["reason"]}
         return answer(how, 200 if ready else 503)
 
     async def metrics(request: Request) -> Response:
@@ -162,7 +164,7 @@ def _health(yard: Yard) -> Handlers:
         wants_open = "application/openmetrics-text" in request.headers.get("accept", "")
 
         def made() -> bytes:
-            return told.text(sight, as_open=wants_open).encode()
+            return figures.text(sight, as_open=wants_open).encode()
 
         await make_room(REPORT_BYTES)
         kind = OPEN_MEDIA_TYPE if wants_open else MEDIA_TYPE
@@ -170,7 +172,8 @@ def _health(yard: Yard) -> Handlers:
 
     async def version() -> Response:
         """The release of this server, and its yard."""
-        return answer({"version": __version__, "api": "v1", "yard": yard.store.yard})
+        told: VersionReply = {"version": __version__, "api": "v1", "yard": yard.store.yard}
+        return answer(told)
 
     return {
         endpoints.HEALTH: healthz,

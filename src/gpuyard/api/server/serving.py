@@ -43,6 +43,7 @@ from gpuyard.engines.machine import processes
 from gpuyard.errors import BadInput, YardError, error_text, find_hint
 from gpuyard.garbage import give_back_large
 from gpuyard.store import StoreFull
+from gpuyard.wire.replies.people import ReadyReply
 
 LOG_BYTES_MAX = 16 * 1024 * 1024
 LOGS_KEPT = 4
@@ -121,9 +122,7 @@ class ServiceManager:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as speaking:
             speaking.sendto(words.encode(), address)
 
-    def tell_ready(
-        self, readiness: Callable[[], tuple[bool, dict[str, Any]]], ended: threading.Event
-    ) -> None:
+    def tell_ready(self, readiness: Callable[[], tuple[bool, ReadyReply]], ended: threading.Event) -> None:
         """Say it once the nodes have been looked at: before, a yard refuses jobs, for it knows of no node.
 
         A server that cannot look is told of too after a while: it answers, and `/readyz` says what is wrong with it.

@@ -23,6 +23,7 @@ from gpuyard.control.access.tokens import Unknown
 from gpuyard.control.refusals import Forbidden, Overloaded
 from gpuyard.errors import YardError, printable_text, quote
 from gpuyard.extras import install_text
+from gpuyard.wire.replies.people import OidcReply, ProviderReply
 
 if TYPE_CHECKING:
     from jwt import PyJWKClient
@@ -71,11 +72,11 @@ class Provider:
         """How long a login lasts."""
         return self._oidc.session_ms
 
-    def described(self) -> dict[str, str]:
+    def described(self) -> OidcReply:
         """What a client needs to know to log in."""
         return {"issuer": self._oidc.issuer, "client_id": self._oidc.client_id, "scopes": self._oidc.scopes}
 
-    def where(self) -> dict[str, str]:
+    def where(self) -> ProviderReply:
         """Where a browser is sent for a login, and what it asks for there."""
         return {
             "url": self._address("authorization_endpoint"),

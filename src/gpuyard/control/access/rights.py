@@ -10,12 +10,12 @@ it is a row without names, because people have to see what they wait behind.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
 from gpuyard.control.refusals import Forbidden
 from gpuyard.core import State
 from gpuyard.model import JobClass, Settings, Verb
 from gpuyard.wire.endpoints import DOES, Action
+from gpuyard.wire.replies.people import AllowedReply
 
 
 class Role(IntEnum):
@@ -145,7 +145,7 @@ def may(rights: Rights, action: Action, tenant: str, *, own: bool = False) -> bo
     )
 
 
-def list_allowed(right: Right) -> dict[str, Any]:
+def list_allowed(right: Right) -> AllowedReply:
     """What a right lets someone do, for a page that shows no button in vain."""
     return {
         "tenant": right.tenant,

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gpuyard.config.values import Access
 from gpuyard.control.access.people import NO_UID, Person, UserDirectory
@@ -33,7 +33,7 @@ from gpuyard.model import NameUnbound, TokenMade, TokenRevoked
 from gpuyard.quantities import span_words
 from gpuyard.store import Store, StoreError, TokenRow
 from gpuyard.wire.endpoints import Action
-from gpuyard.wire.replies.people import TokenReply
+from gpuyard.wire.replies.people import RevokedReply, TokenReply, UnboundReply
 
 _log = logging.getLogger(__name__)
 
@@ -314,10 +314,10 @@ class TokenService:
             and not (row.note == CODE_NOTE and (row.revoked_ms or row.expires_ms <= now_ms))
         ]
 
-    def revoke(self, person: Person, token_id: str) -> "Future[dict[str, Any]]":
+    def revoke(self, person: Person, token_id: str) -> "Future[RevokedReply]":
         """Take a token back, and all that were made with it."""
 
-        def make(draft: Draft) -> dict[str, Any]:
+        def make(draft: Draft) -> RevokedReply:
             row = self._replica.store.tokens.find(token_id)
             if row is None or not _concerns(person, row):
                 raise NotFound(
@@ -337,10 +337,10 @@ class TokenService:
         future.add_done_callback(lambda _done: self._forget())
         return future
 
-    def unbind(self, person: Person, user: str) -> "Future[dict[str, Any]]":
+    def unbind(self, person: Person, user: str) -> "Future[UnboundReply]":
         """Free a name from the person who first logged in with it. That person's logins end with it."""
 
-        def make(draft: Draft) -> dict[str, Any]:
+        def make(draft: Draft) -> UnboundReply:
             done = {each.id for each in draft.tokens if each.revoked_ms}
             new = [row for row in draft.tokens if row.user == user and row.subject]
             logins = [

@@ -38,10 +38,11 @@ from gpuyard.model import (
     Settings,
     TasksSubmitted,
 )
-from gpuyard.model.serialise import Plain, to_plain
+from gpuyard.model.serialise import to_plain
 from gpuyard.model.units import DAY_MS, MILLI, SECOND_MS
 from gpuyard.quantities import span_words
 from gpuyard.wire.endpoints import Action
+from gpuyard.wire.replies.jobs import JobReply
 
 TASKS_TOGETHER = 500
 """Tasks of an array in one line of the log: a line is folded at one go."""
@@ -306,9 +307,9 @@ def _in_step(waits: tuple[tuple[After, ...], ...]) -> tuple[After, ...]:
     return first
 
 
-def make_reply(wanted: Wanted, tenant: str, person: Person, first_id: int, now_ms: int) -> Plain:
+def make_reply(wanted: Wanted, tenant: str, person: Person, first_id: int, now_ms: int) -> JobReply:
     """What is answered, and answered again to a repetition."""
-    reply = {
+    reply: JobReply = {
         "id": first_id,
         "label": str(first_id),
         "name": wanted.name,
@@ -318,5 +319,7 @@ def make_reply(wanted: Wanted, tenant: str, person: Person, first_id: int, now_m
         "submitted_ms": now_ms,
     }
     if wanted.array is not None:
-        reply |= {"array": True, "tasks": len(wanted.array), "first_task_id": first_id + 1}
+        reply["array"] = True
+        reply["tasks"] = len(wanted.array)
+        reply["first_task_id"] = first_id + 1
     return reply

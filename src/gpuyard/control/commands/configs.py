@@ -6,10 +6,9 @@ Every configuration that is put in force becomes a version: its text, author, ti
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
-from gpuyard.config.compare import CHANGE_FIELDS, Change, compare, compare_people
+from gpuyard.config.compare import Change, compare, compare_people
 from gpuyard.config.reading import loads
 from gpuyard.config.values import Access
 from gpuyard.control.access.people import Person
@@ -33,7 +32,14 @@ from gpuyard.model import BudgetAction, ConfigSet, Settings
 from gpuyard.model.settings import TOTAL
 from gpuyard.store import CONFIG_ROWS, ConfigVersion, Store, VersionCause, hash_text
 from gpuyard.wire.endpoints import Action
-from gpuyard.wire.replies.tenants import TenantReply
+from gpuyard.wire.replies.tenants import (
+    AppliedReply,
+    ChangeReply,
+    ConfigReply,
+    ConfigVersionReply,
+    DifferenceReply,
+    TenantReply,
+)
 
 JOBS_NAMED_MAX = 10
 
@@ -149,11 +155,11 @@ class Configurations:
         self._now_ms = now_ms
         self._parse = parse
 
-    def versions(self, limit: int) -> list[dict[str, Any]]:
+    def versions(self, limit: int) -> list[ConfigVersionReply]:
         """The last versions, newest first."""
         return [version_view(version) for version in self._replica.store.configs.versions(limit)]
 
-    def shown(self, version: int | None = None) -> dict[str, Any]:
+    def shown(self, version: int | None = None) -> ConfigReply:
         """A version with its text; the one in force if none is named."""
         found, text = self._text(version)
         return {**version_view(found), "yaml": text}
@@ -190,7 +196,7 @@ class Configurations:
         _found, text = self._text(number)
         return replace(self.proposal(text, f"version {number}"), restores=number)
 
-    def difference(self, proposal: Proposal) -> dict[str, Any]:
+    def difference(self, proposal: Proposal) -> DifferenceReply:
         """What would change, and what stands against it or should be known."""
         replica = self._replica
         with replica.lock:
@@ -215,7 +221,7 @@ class Configurations:
         """Refuse early what is against a version that is not in force any more; `apply` looks again."""
         _check_against(self._replica.store.configs.version(), against)
 
-    def apply(self, person: Person, proposal: Proposal, against: int | None) -> "Future[dict[str, Any]]":
+    def apply(self, person: Person, proposal: Proposal, against: int | None) -> "Future[AppliedReply]":
         """Put a proposal in force: all of it or nothing, against the version that was looked at."""
         if not person.may(Action.MANAGE_CONFIG, ""):
             raise Forbidden(
@@ -224,7 +230,7 @@ class Configurations:
         store = self._replica.store
         hash_ = hash_text(proposal.text)
 
-        def make(draft: Draft) -> dict[str, Any]:
+        def make(draft: Draft) -> AppliedReply:
             # The log is locked: no other version can come into force between this look and the write.
             live = _last(draft, store)
             _check_against(live, against)
@@ -299,14 +305,28 @@ def _check_against(live: ConfigVersion | None, against: int | None) -> None:
         )
 
 
-def version_view(version: ConfigVersion) -> dict[str, Any]:
+def version_view(version: ConfigVersion) -> ConfigVersionReply:
     """A version as it is shown."""
-    return {**asdict(version), "how": version.how.value, "restores": version.restores or None}
+    return {
+        "version": version.version,
+        "at_ms": version.at_ms,
+        "by": version.by,
+        "how": version.how.value,
+        "hash": version.hash,
+        "restores": version.restores or None,
+    }
 
 
-def change_view(change: Change) -> dict[str, Any]:
+def change_view(change: Change) -> ChangeReply:
     """A change as it is shown."""
-    return {"what": change.what, **{name: getattr(change, name) for name in CHANGE_FIELDS}}
+    return {
+        "what": change.what,
+        "kind": change.kind,
+        "name": change.name,
+        "key": change.key,
+        "before": change.before,
+        "after": change.after,
+    }
 
 
 def fleet_differences(here: Fleet, there: Fleet) -> list[str]:

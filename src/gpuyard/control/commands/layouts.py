@@ -6,12 +6,11 @@ to the log, and the loop sees to it (`LayoutKeeper`).
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.clusters import Clusters
-from gpuyard.control.reading.plain_views import View
 from gpuyard.control.refusals import Forbidden, Impossible, Unacceptable
 from gpuyard.control.replica.committer import Committer
 from gpuyard.control.replica.labels import find_node
@@ -27,6 +26,15 @@ from gpuyard.engines.contract import EngineError
 from gpuyard.model import LayoutPinned, LayoutReleased, Node
 from gpuyard.model.mig import MIG_MODELS, Slice, read_layout
 from gpuyard.wire.endpoints import Action
+from gpuyard.wire.replies.fleet import (
+    MigGpuReply,
+    MigNodeReply,
+    MigPlanReply,
+    MigReply,
+    PinnedReply,
+    PinReply,
+    ReleasedReply,
+)
 
 There = Callable[[Node], tuple[Slice, ...]]
 """Slices that the engine of a node finds there."""
@@ -53,7 +61,7 @@ class LayoutRequests:
 
     # -- looking -------------------------------------------------------------------------------------------------
 
-    def view(self) -> View:
+    def view(self) -> MigReply:
         """Every GPU that can be cut: its slices, in use and idle, and what it is pinned to."""
         there = self._there()
         with self._replica.lock:
@@ -62,7 +70,7 @@ class LayoutRequests:
             able = [n for n, node in enumerate(state.nodes.node) if node.gpus and may_cut(state, n)]
             return {"whole_gpus": state.settings.whole_gpus, "nodes": [_node(state, n, there) for n in able]}
 
-    def plan(self, name: str, wanted: Sequence[WantedLayout], sight: Sight = ALL) -> View:
+    def plan(self, name: str, wanted: Sequence[WantedLayout], sight: Sight = ALL) -> MigPlanReply:
         """What these layouts would do to each GPU of a node; without any, what the queue leads to everywhere."""
         there = self._there()
         with self._replica.lock:
@@ -100,12 +108,12 @@ class LayoutRequests:
 
     # -- pinning -------------------------------------------------------------------------------------------------
 
-    def pin(self, person: Person, name: str, wanted: Sequence[WantedLayout]) -> "Future[dict[str, Any]]":
+    def pin(self, person: Person, name: str, wanted: Sequence[WantedLayout]) -> "Future[PinnedReply]":
         """Let GPUs of a node keep layouts: all that are named, or none."""
         _check(person)
         there = self._there()
 
-        def make(draft: Draft) -> dict[str, Any]:
+        def make(draft: Draft) -> PinnedReply:
             state = draft.state
             number = _number(state, name)
             by_gpu = _by_gpu(state, number, wanted)
@@ -125,11 +133,11 @@ class LayoutRequests:
 
         return self._committer.write(make)
 
-    def release(self, person: Person, name: str, gpus: tuple[int, ...] | None) -> "Future[dict[str, Any]]":
+    def release(self, person: Person, name: str, gpus: tuple[int, ...] | None) -> "Future[ReleasedReply]":
         """Let GPUs be cut by demand again. Their slices stay until they are idle and in the way, or rest."""
         _check(person)
 
-        def make(draft: Draft) -> dict[str, Any]:
+        def make(draft: Draft) -> ReleasedReply:
             state = draft.state
             number = _number(state, name)
             there = dict(list_pinned(state, number))
@@ -230,18 +238,18 @@ def _on(state: State, number: int, gpu: int, there: There) -> Held:
     )
 
 
-def _pin_view(gpu: int, pin: Pin) -> View:
+def _pin_view(gpu: int, pin: Pin) -> PinReply:
     return {
         "gpu": gpu,
         "layout": layout_text(pin.held),
         "made": pin.made,
         "why": pin.why,
         "took_ms": pin.took_ms,
-        "slices": [[place.profile, place.start] for place in pin.held],
+        "slices": [(place.profile, place.start) for place in pin.held],
     }
 
 
-def _node(state: State, number: int, there: There) -> View:
+def _node(state: State, number: int, there: There) -> MigNodeReply:
     node, nodes = state.nodes.node[number], state.nodes
     used: dict[Slice, str] = {}
     for job_id, (_end_ms, grant) in nodes.attempts_on[number].items():
@@ -257,12 +265,12 @@ def _node(state: State, number: int, there: There) -> View:
         "gpus": node.gpus,
         "slots": geometry.slots if geometry else 0,
         "sizes": {each.name: each.memory for each in geometry.profiles} if geometry else {},
-        "slices": [[*piece, used.get(piece, "")] for piece in pieces],
+        "slices": [(piece.gpu, piece.profile, piece.start, used.get(piece, "")) for piece in pieces],
         "pins": [_pin_view(gpu, pin) for gpu, pin in list_pinned(state, number)],
     }
 
 
-def _plan_row(state: State, number: int, found: LayoutPlan, there: There) -> View:
+def _plan_row(state: State, number: int, found: LayoutPlan, there: There) -> MigGpuReply:
     used = state.nodes.slices_used.get(number, {}).get(found.gpu, ())
     now = {*_on(state, number, found.gpu, there), *used}
     steps = [

@@ -7,7 +7,6 @@ cannot be is refused with a reason and changes nothing.
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
 
 from gpuyard.control.access.people import Person, RunAs, run_as
 from gpuyard.control.admission.admit import Admission
@@ -47,6 +46,9 @@ from gpuyard.model import (
 from gpuyard.model.units import DAY_MS
 from gpuyard.store import Accepted, Idempotency, NamedBlobs, Submission
 from gpuyard.wire.endpoints import Action
+from gpuyard.wire.replies.fleet import DrainReply
+from gpuyard.wire.replies.jobs import CheckpointReply
+from gpuyard.wire.replies.people import ClosedMonthReply
 
 CLOCK_SKEW_MS = 2_000
 """How far a job's clock may be ahead of the server's."""
@@ -157,14 +159,14 @@ class RequestService:
         """Write the next batch of a wish; its outcomes are to be entered in it."""
         return self._committer.write(wish.write)
 
-    def checkpoint(self, person: Person, text: str, saved_at_ms: int | None) -> "Future[dict[str, Any]]":
+    def checkpoint(self, person: Person, text: str, saved_at_ms: int | None) -> "Future[CheckpointReply]":
         """A running job has saved its work: now, or a moment ago."""
         if self._observed is not None:
             self._observed.check_driven("checkpoint")
         self._check_room()
         label = parse_label(text)
 
-        def make(draft: Draft) -> dict[str, Any]:
+        def make(draft: Draft) -> CheckpointReply:
             records = _seen(person, draft.state, label)
             if not records:
                 raise Gone(f"there is no live job {label}")
@@ -201,17 +203,19 @@ class RequestService:
 
     # -- nodes ---------------------------------------------------------------------------------------------------
 
-    def drain(self, person: Person, node: str, why: str) -> "Future[dict[str, Any]]":
+    def drain(self, person: Person, node: str, why: str) -> "Future[DrainReply]":
         """Let nothing new start on a node. Jobs that run there keep running."""
         return self._node(
             person, node, lambda at_ms, number: NodeCordoned(at_ms, number, why, person.signature)
         )
 
-    def resume(self, person: Person, node: str) -> "Future[dict[str, Any]]":
+    def resume(self, person: Person, node: str) -> "Future[DrainReply]":
         """Let a drained node take work again."""
         return self._node(person, node, lambda at_ms, number: NodeUncordoned(at_ms, number, person.signature))
 
-    def _node(self, person: Person, name: str, event: Callable[[int, int], Any]) -> "Future[dict[str, Any]]":
+    def _node(
+        self, person: Person, name: str, event: Callable[[int, int], NodeCordoned | NodeUncordoned]
+    ) -> "Future[DrainReply]":
         if self._observed is not None:
             self._observed.check_driven("nodes")
         if not person.may(Action.MANAGE_NODES, ""):
@@ -219,7 +223,7 @@ class RequestService:
                 f"{person.name} may not take nodes in and out of use", "Ask the owner of the yard, or root."
             )
 
-        def make(draft: Draft) -> dict[str, Any]:
+        def make(draft: Draft) -> DrainReply:
             state = draft.state
             number = find_node(state, name)
             if self._observed is not None:
@@ -234,7 +238,7 @@ class RequestService:
 
     # -- the books -------------------------------------------------------------------------------------------------
 
-    def close_month(self, person: Person, month: str, dry_run: bool = False) -> "Future[dict[str, Any]]":
+    def close_month(self, person: Person, month: str, dry_run: bool = False) -> "Future[ClosedMonthReply]":
         """Close the books of a month, and of all months before it that are open; or only say which those are."""
         if not person.may(Action.CLOSE_MONTH, ""):
             raise Forbidden(
@@ -245,7 +249,7 @@ class RequestService:
         except BadInput as error:
             raise Unacceptable(error.message, error.hint) from error
 
-        def make(draft: Draft) -> dict[str, Any]:
+        def make(draft: Draft) -> ClosedMonthReply:
             now_ms = max(self._now_ms(), draft.state.now_ms)
             if after * DAY_MS > now_ms:
                 last = month_of(month_days(month_of(now_ms // DAY_MS))[0] - 1)

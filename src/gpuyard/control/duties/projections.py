@@ -18,6 +18,7 @@ from gpuyard.garbage import pause_collection
 from gpuyard.model import TasksSubmitted
 from gpuyard.model.units import DAY_MS
 from gpuyard.store import Cursor, Fenced, Numbered, Store, StoreDamaged
+from gpuyard.wire.replies.people import ProjectionReply
 
 _log = logging.getLogger(__name__)
 
@@ -281,7 +282,7 @@ class Filler:
 
     # -- asked from outside --------------------------------------------------------------------------------------
 
-    def status(self) -> list[dict[str, Any]]:
+    def status(self) -> list[ProjectionReply]:
         """How every projection stands, by name."""
         cursors, head = self._store.projections.cursors(), self._store.head()
         return [

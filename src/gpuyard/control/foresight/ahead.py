@@ -28,6 +28,7 @@ from gpuyard.sim.calibration import GivenEstimate, Track
 from gpuyard.sim.forecast import find_quantile
 from gpuyard.sim.pastjobs import PastJob
 from gpuyard.store import HistoryQuery, HistoryRow, Store
+from gpuyard.wire.replies.jobs import DryRunReply, EtaReply
 
 JOBS_MAX = 5_000
 PAGE = 1_000
@@ -108,11 +109,11 @@ class Foresights:
         self._past = PastReader(replica.store)
         self._track = Track()
         self._learning = threading.Lock()
-        self._kept: dict[tuple[Any, ...], tuple[float, dict[str, Any]]] = {}
+        self._kept: dict[tuple[Any, ...], tuple[float, EtaReply]] = {}
 
     # -- when ----------------------------------------------------------------------------------------------------
 
-    def estimate(self, label: Label, seed: int = SEED, sight: Sight = ALL) -> dict[str, Any]:
+    def estimate(self, label: Label, seed: int = SEED, sight: Sight = ALL) -> EtaReply:
         """By when a job starts; for an array, the next of its tasks. One out of sight is not found."""
         replica = self._replica
         with replica.lock:
@@ -130,34 +131,36 @@ class Foresights:
         first = waiting[0]
         if first.job.spec.elsewhere:
             how = "it waits in a cluster that schedules itself"
-            return answer_of(now_ms, first.state.value) | {"job": str(label), "task": None, "how": how}
+            return {**answer_of(now_ms, first.state.value), "job": str(label), "how": how}
         question = Question(now_ms, first.id, self._past.jobs(now_ms), seed, BUDGET_S)
         found = self._think.elsewhere(foresee, question, seq=seq)
         if found is None:
             return self._not_waiting(label, now_ms, sight)
         said = self._said(found, first.id, now_ms, seed)
-        said |= {"job": str(label), "task": first.job.label if first.job.label != str(label) else None}
+        said["job"] = str(label)
+        said["task"] = first.job.label if first.job.label != str(label) else None
         if len(self._kept) >= _KEPT_MAX:
             self._kept.clear()
         self._kept[key] = (time.monotonic(), said)
         return said
 
-    def _not_waiting(self, label: Label, now_ms: int, sight: Sight) -> dict[str, Any]:
+    def _not_waiting(self, label: Label, now_ms: int, sight: Sight) -> EtaReply:
         """A job that runs or has ended; raises where there is none."""
         view = self._views.job(label, brief=True, sight=sight)
-        return answer_of(now_ms, view["state"]) | {
+        started_ms = None if "array" in view else view["started_ms"]
+        return {
+            **answer_of(now_ms, view["state"]),
             "job": str(label),
-            "task": None,
-            "started_ms": view.get("started_ms"),
-            "how": how_of(view["state"], view.get("started_ms"), now_ms),
+            "started_ms": started_ms,
+            "how": how_of(view["state"], started_ms, now_ms),
         }
 
-    def _said(self, found: Foresight, job_id: int, now_ms: int, seed: int) -> dict[str, Any]:
+    def _said(self, found: Foresight, job_id: int, now_ms: int, seed: int) -> EtaReply:
         """The answer, with what past estimates taught."""
         with self._learning:
             return self._learned(found, job_id, now_ms, seed)
 
-    def _learned(self, found: Foresight, job_id: int, now_ms: int, seed: int) -> dict[str, Any]:
+    def _learned(self, found: Foresight, job_id: int, now_ms: int, seed: int) -> EtaReply:
         self._settle()
         raw = {percent: find_quantile(found.waits_ms, percent, found.runs) for percent in PERCENTS}
         told = {p: None if w is None else self._track.stretched(p, w, now_ms) for p, w in raw.items()}
@@ -188,14 +191,14 @@ class Foresights:
 
     # -- what if -------------------------------------------------------------------------------------------------
 
-    def rehearse(self, person: Person, new: NewJob) -> dict[str, Any]:
+    def rehearse(self, person: Person, new: NewJob) -> DryRunReply:
         """What would become of a job."""
         for _attempt in range(_TRIED_MAX):
             with suppress(StatePassed):
                 return self._rehearsed(person, new)
         raise Overloaded("too much happens at once to say what would become of it", "Try again in a moment.")
 
-    def _rehearsed(self, person: Person, new: NewJob) -> dict[str, Any]:
+    def _rehearsed(self, person: Person, new: NewJob) -> DryRunReply:
         with self._replica.lock:
             try:
                 events = self._requests.rehearse(person, new)
@@ -218,7 +221,21 @@ class Foresights:
         assert found is not None
         tasks = new.wanted.tasks_of_array
         said = self._said(found, 0, now_ms, SEED)
-        return said | {
+        return {
+            "job": None,
+            "task": None,
+            "state": said["state"],
+            "now_ms": said["now_ms"],
+            "started_ms": None,
+            "starts_by_ms": said["starts_by_ms"],
+            "not_before_ms": said["not_before_ms"],
+            "left_out_ahead": said["left_out_ahead"],
+            "never_of_runs": said["never_of_runs"],
+            "runs": said["runs"],
+            "bound_ms": said["bound_ms"],
+            "how": said["how"],
+            "basis": said["basis"],
+            "seed": said["seed"],
             "would_run": True,
             "id": first.job.array_id or first.job.id,
             "name": new.wanted.name,

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from gpuyard.control.replica.questions import QuestionContext
 from gpuyard.control.wording import help_flags, help_text, remedies_text
@@ -25,6 +24,7 @@ from gpuyard.quantities import span_words
 from gpuyard.sim.calibration import ONE, SCORES_MIN
 from gpuyard.sim.forecast import HORIZON_MS, RUNS, Past, forecast
 from gpuyard.sim.pastjobs import LEVELS, Arrivals, PastJob, RunTimes
+from gpuyard.wire.replies.jobs import CostReply, EtaReply, InTheWayReply, PlaceReply
 
 LONG_RUNS = 10
 """Runs forward with a part of a long line: they tell less, and more of them would not tell more."""
@@ -77,9 +77,9 @@ class Foresight:
     """What an hour of such a GPU costs; 0: it is not known."""
     charged_milli: int = 0
     """The part of such GPUs that it is charged for: its own, or more if it takes more of a node's cores or memory."""
-    nodes: list[dict[str, Any]] = field(default_factory=list)
+    nodes: list[PlaceReply] = field(default_factory=list)
     """Where it would start now; empty: it would not."""
-    reasons: list[dict[str, str]] = field(default_factory=list)
+    reasons: list[InTheWayReply] = field(default_factory=list)
     helps: list[str] = field(default_factory=list)
 
 
@@ -193,7 +193,7 @@ def answer_of(
     stretch: Mapping[int, int] | None = None,
     scores: int = 0,
     seed: int | None = None,
-) -> dict[str, Any]:
+) -> EtaReply:
     """The fields that every estimate has; without one, those of a job that does not wait."""
     found = found or Foresight(state)
     told, stretch = told or {}, stretch or {}
@@ -268,7 +268,7 @@ def _how(found: Foresight, now_ms: int, stretch: Mapping[int, int], scores: int)
     return "; ".join(parts)
 
 
-def estimate_cost(found: Foresight, tasks: int) -> dict[str, Any]:
+def estimate_cost(found: Foresight, tasks: int) -> CostReply:
     """What it costs at most, and what is to be expected, in micro-dollars; None: it cannot be told."""
 
     def micro_usd(run_ms: int) -> int:

@@ -9,7 +9,7 @@ import pickle
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from gpuyard import interpreter
 from gpuyard.control.commands.configs import Proposal
@@ -18,11 +18,24 @@ from gpuyard.control.replica.replica import Replica
 from gpuyard.core.state.dump import dump
 from gpuyard.job_sizes import SIZES, SizeRanges
 from gpuyard.model.units import DAY_MS
+from gpuyard.wire.replies.tenants import PreviewReply
 
 LINE_BYTES_MAX = 4 * 1024 * 1024
 
-Line = dict[str, Any]
-"""`{"progress": …}` any number of times, then `{"preview": …}`; or an empty one: still at it."""
+
+class PreviewProgress(TypedDict):
+    """How far one side is."""
+
+    side: str
+    done: int
+    jobs: int
+
+
+class Line(TypedDict, total=False):
+    """How far a preview is, any number of times, then the preview; an empty one: still at it."""
+
+    progress: PreviewProgress
+    preview: PreviewReply
 
 
 class PreviewLimits(NamedTuple):

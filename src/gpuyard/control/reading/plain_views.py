@@ -16,33 +16,29 @@ from gpuyard.core.explain.room_reasons import full_text
 from gpuyard.core.fleet.bits import positions
 from gpuyard.core.fleet.claims import pinned_mask
 from gpuyard.core.jobs.records import JobRecord, waited_ms
-from gpuyard.engines.contract import Usage
+from gpuyard.engines.contract import ImageUse, Usage
 from gpuyard.model import After, AfterKind, Ask, AttemptState, Job, Node, ReasonCode, Whole
 from gpuyard.model.jobs import FIRST_EXTERNAL_ID, request_text
-from gpuyard.model.serialise import from_plain, to_plain
+from gpuyard.model.serialise import from_plain
 from gpuyard.model.units import HOUR_MS, MICRO_USD, MILLI, NO_LIMIT_MS, SECOND_MS
 from gpuyard.store import HistoryRow, Store, TryRow
 from gpuyard.store.tables.tries import TRIES_MAX
-from gpuyard.wire.replies.fleet import NodeReply
+from gpuyard.wire.replies.fleet import NodeReply, PlacedSlice
+from gpuyard.wire.replies.jobs import (
+    FilesReply,
+    ImageUsedReply,
+    ListedJob,
+    OneJob,
+    TaskReply,
+    TryReply,
+    UsedReply,
+)
 from gpuyard.wire.replies.tenants import BudgetReply, CapsReply
-
-View = dict[str, Any]
 
 
 def gpus_number(milli: int) -> int | float:
     """Milli-GPU as a number of GPUs, whole where it is."""
     return milli // MILLI if milli % MILLI == 0 else milli / MILLI
-
-
-def _times(submitted_ms: int, started_ms: int, ended_ms: int) -> View:
-    return {
-        "submitted": time_text(submitted_ms),
-        "submitted_ms": submitted_ms,
-        "started": time_text(started_ms),
-        "started_ms": started_ms or None,
-        "ended": time_text(ended_ms),
-        "ended_ms": ended_ms or None,
-    }
 
 
 def caps_view(caps: Caps) -> CapsReply:
@@ -80,25 +76,9 @@ def limit_s(limit_ms: int) -> int | None:
     return None if limit_ms >= NO_LIMIT_MS else limit_ms // SECOND_MS
 
 
-def _asked(ask: Ask | None, partition: str) -> View:
-    """What a job asks for; None: that is not known of it."""
-    known = ask or Ask(Whole(0))
-    return {
-        "gpus_per_task": request_text(ask.gpus) if ask else "",
-        "gpu_models": list(known.models),
-        "pools": list(known.pools),
-        "clusters": list(known.clusters),
-        "partition": partition,
-        "tasks": known.tasks,
-        "nodes_min": known.nodes_min,
-        "cpus": known.cpu_milli / MILLI,
-        "memory_mib": known.memory_mib,
-    }
-
-
-def live_job_view(nodes: Sequence[Node], record: JobRecord, reason: str, waits_for: str) -> View:
+def live_job_view(nodes: Sequence[Node], record: JobRecord, reason: str, waits_for: str) -> OneJob:
     """A job that has not ended."""
-    job, spec = record.job, record.job.spec
+    job, spec, ask = record.job, record.job.spec, record.job.spec.ask
     return {
         "id": job.id,
         "label": job.label,
@@ -110,10 +90,23 @@ def live_job_view(nodes: Sequence[Node], record: JobRecord, reason: str, waits_f
         "state": record.state.value,
         "attempt_state": record.phase.value if record.phase else None,
         "gpus": gpus_number(record.shape.gpu_milli),
-        **_asked(spec.ask, spec.partition),
+        "gpus_per_task": request_text(ask.gpus),
+        "gpu_models": list(ask.models),
+        "pools": list(ask.pools),
+        "clusters": list(ask.clusters),
+        "partition": spec.partition,
+        "tasks": ask.tasks,
+        "nodes_min": ask.nodes_min,
+        "cpus": ask.cpu_milli / MILLI,
+        "memory_mib": ask.memory_mib,
         "nodes": [nodes[grant.node].name for grant in record.grants],
         "gpu_indices": [list(positions[grant.gpus]) for grant in record.grants],
-        **_times(job.submitted_ms, record.started_ms, 0),
+        "submitted": time_text(job.submitted_ms),
+        "submitted_ms": job.submitted_ms,
+        "started": time_text(record.started_ms),
+        "started_ms": record.started_ms or None,
+        "ended": None,
+        "ended_ms": None,
         "waited_ms": None
         if record.phase is None
         else waited_ms(job.submitted_ms, record.started_ms, record.ran_ms),
@@ -133,7 +126,7 @@ def live_job_view(nodes: Sequence[Node], record: JobRecord, reason: str, waits_f
     }
 
 
-def live_task_view(nodes: Sequence[Node], record: JobRecord) -> View:
+def live_task_view(nodes: Sequence[Node], record: JobRecord) -> TaskReply:
     """A live task in a list of all tasks of its array: only the fields that differ from task to task."""
     return {
         "id": record.id,
@@ -142,15 +135,15 @@ def live_task_view(nodes: Sequence[Node], record: JobRecord) -> View:
         "exit_code": None,
         "nodes": [nodes[grant.node].name for grant in record.grants],
         "reason": "",
-        "array_index": record.job.array_index,
     }
 
 
-def ended_job_view(nodes: Sequence[Node], row: HistoryRow) -> View:
+def ended_job_view(nodes: Sequence[Node], row: HistoryRow) -> OneJob:
     """A job that has ended."""
     spec = row.detail.get("spec", {})
     grants = row.detail.get("grants", [])
-    array = row.array_id > 0
+    asked = from_plain(Ask, spec["ask"]) if spec.get("ask") else None
+    ask = asked or Ask(Whole(0))
     ran_ms = row.detail.get("ran_ms", 0) + (row.ended_ms - row.started_ms if row.started_ms else 0)
     return {
         "id": row.id,
@@ -163,10 +156,23 @@ def ended_job_view(nodes: Sequence[Node], row: HistoryRow) -> View:
         "state": row.state,
         "attempt_state": None,
         "gpus": gpus_number(row.gpus_milli),
-        **_asked(from_plain(Ask, spec["ask"]) if spec.get("ask") else None, spec.get("partition", "")),
+        "gpus_per_task": request_text(asked.gpus) if asked else "",
+        "gpu_models": list(ask.models),
+        "pools": list(ask.pools),
+        "clusters": list(ask.clusters),
+        "partition": spec.get("partition", ""),
+        "tasks": ask.tasks,
+        "nodes_min": ask.nodes_min,
+        "cpus": ask.cpu_milli / MILLI,
+        "memory_mib": ask.memory_mib,
         "nodes": [nodes[g["node"]].name for g in grants if g["node"] < len(nodes)],
         "gpu_indices": [list(positions[g["gpus"]]) for g in grants],
-        **_times(row.submitted_ms, row.started_ms, row.ended_ms),
+        "submitted": time_text(row.submitted_ms),
+        "submitted_ms": row.submitted_ms,
+        "started": time_text(row.started_ms),
+        "started_ms": row.started_ms or None,
+        "ended": time_text(row.ended_ms),
+        "ended_ms": row.ended_ms or None,
         "waited_ms": waited_ms(row.submitted_ms, row.ended_ms, ran_ms),
         "ran_ms": ran_ms,
         "time_limit_s": limit_s(row.detail.get("limit_ms", NO_LIMIT_MS)),
@@ -178,7 +184,7 @@ def ended_job_view(nodes: Sequence[Node], row: HistoryRow) -> View:
         "wanted": None,
         "reason": row.why,
         "array_id": row.array_id or None,
-        "array_index": row.array_index if array else None,
+        "array_index": row.array_index if row.array_id > 0 else None,
     }
 
 
@@ -220,11 +226,11 @@ def node_view(state: State, number: int) -> NodeReply:
     }
 
 
-def _slices(state: State, number: int) -> list[list[Any]]:
+def _slices(state: State, number: int) -> list[PlacedSlice]:
     """MIG slices in use: GPU, profile, first slot and job."""
     return sorted(
         [
-            [*piece, state.jobs[job_id].job.label]
+            (piece.gpu, piece.profile, piece.start, state.jobs[job_id].job.label)
             for job_id, (_end_ms, grant) in state.nodes.attempts_on[number].items()
             if job_id in state.jobs
             for piece in grant.slices
@@ -300,16 +306,16 @@ def dependencies_text(waiting: Job, dependencies: Iterable[tuple[After, Job | No
     return ",".join(found)
 
 
-def read_files(store: Store, recipe: str) -> dict[str, Any]:
+def read_files(store: Store, recipe: str) -> FilesReply:
     """What a job runs, where it runs and writes, as it was handed in; empty if that is not known any more."""
     found = read_recipe(store, recipe)
-    places = {name: str(found.get(name) or "") for name in ("cwd", "stdout", "stderr")}
-    ranks = found.get("ranks", 0)
     return {
         "command": list(found.get("argv") or ()),
         "script": bool(found.get("script")),
-        "ranks": ranks,
-        **places,
+        "ranks": found.get("ranks", 0),
+        "cwd": str(found.get("cwd") or ""),
+        "stdout": str(found.get("stdout") or ""),
+        "stderr": str(found.get("stderr") or ""),
     }
 
 
@@ -416,7 +422,7 @@ def running_text(record: JobRecord) -> str:
 # each try is a job of its own, and those before it are found in the history.
 
 
-def read_tries(store: Store, job: View, shown: Callable[[HistoryRow], View]) -> list[View]:
+def read_tries(store: Store, job: ListedJob, shown: Callable[[HistoryRow], ListedJob]) -> list[TryReply]:
     """Of a job as it is shown, live or ended; oldest first. The tries are asked for only if it has run before."""
     if job["id"] >= FIRST_EXTERNAL_ID:
         return _seen_elsewhere(store, job, shown)
@@ -429,20 +435,20 @@ def read_tries(store: Store, job: View, shown: Callable[[HistoryRow], View]) -> 
     return [*found, _running_or_last(job)] if runs else found
 
 
-def find_last_try(store: Store, job_id: int, attempt: int) -> View | None:
+def find_last_try(store: Store, job_id: int, attempt: int) -> TryReply | None:
     """The try with this number, if it is known."""
     rows = store.tries.of_job(job_id, attempt, 1)
     return _try_view(rows[0]) if rows and rows[0].attempt == attempt else None
 
 
-def _seen_elsewhere(store: Store, job: View, shown: Callable[[HistoryRow], View]) -> list[View]:
+def _seen_elsewhere(store: Store, job: ListedJob, shown: Callable[[HistoryRow], ListedJob]) -> list[TryReply]:
     """An id may be given again after a long time: what did not wait again before this one was another job."""
     rows = [
         row
-        for row in store.history.of_array(job["array_id"], job["array_index"] - 1, TRIES_MAX)
+        for row in store.history.of_array(job["array_id"] or 0, (job["array_index"] or 0) - 1, TRIES_MAX)
         if row_label(row) == job["label"] and row.started_ms and row.submitted_ms < job["submitted_ms"]
     ]
-    earlier: list[View] = []
+    earlier: list[ListedJob] = []
     for row in sorted(rows, key=lambda row: (row.submitted_ms, row.id), reverse=True):
         if row.user != job["user"] or not row.why.endswith((LETS_WAIT_AGAIN, NODE_FAILED)):
             break
@@ -450,13 +456,16 @@ def _seen_elsewhere(store: Store, job: View, shown: Callable[[HistoryRow], View]
     if not earlier:
         return []
     tries = [*earlier, job] if job["started_ms"] else earlier
-    return [_running_or_last(each) | {"attempt": number} for number, each in enumerate(tries, start=1)]
+    return [{**_running_or_last(each), "attempt": number} for number, each in enumerate(tries, start=1)]
 
 
-def _try_view(row: TryRow) -> View:
+def _try_view(row: TryRow) -> TryReply:
     return {
         "attempt": row.attempt,
-        **_try_times(row.started_ms, row.ended_ms),
+        "started": time_text(row.started_ms),
+        "started_ms": row.started_ms,
+        "ended": time_text(row.ended_ms),
+        "ended_ms": row.ended_ms or None,
         "nodes": list(row.nodes),
         "gpu_indices": [list(gpus) for gpus in row.gpu_indices],
         "outcome": row.outcome,
@@ -465,12 +474,15 @@ def _try_view(row: TryRow) -> View:
     }
 
 
-def _running_or_last(job: View) -> View:
+def _running_or_last(job: ListedJob) -> TryReply:
     """The try that runs, or the one that ended the job."""
     ended = job["ended_ms"] is not None
     return {
         "attempt": job["attempts"],
-        **_try_times(job["started_ms"], job["ended_ms"] or 0),
+        "started": job["started"],
+        "started_ms": job["started_ms"] or 0,
+        "ended": job["ended"],
+        "ended_ms": job["ended_ms"],
         "nodes": job["nodes"],
         "gpu_indices": job["gpu_indices"],
         "outcome": job["state"] if ended else None,
@@ -479,45 +491,55 @@ def _running_or_last(job: View) -> View:
     }
 
 
-def _try_times(started_ms: int, ended_ms: int) -> View:
-    return {
-        "started": time_text(started_ms),
-        "started_ms": started_ms,
-        "ended": time_text(ended_ms),
-        "ended_ms": ended_ms or None,
-    }
-
-
-def taken_view(job: View, usage: Callable[[int], Usage]) -> View:
+def add_taken(used: UsedReply, job: OneJob, usage: Callable[[int], Usage]) -> None:
     """CPU time over all tries, and the most memory of any; None where a try is not known of."""
     ran = [each["attempt"] for each in job.get("tries") or () if each["started_ms"]]
     found = [usage(attempt) for attempt in (ran or range(1, job["attempts"] + 1))[-TRIES_MAX:]]
-    cpu, memory, process = (
-        [getattr(each, name) for each in found] for name in ("cpu_ms", "memory_mib", "process_mib")
-    )
     image = found[-1].image if found else None
-    return ({"image": to_plain(image)} if image is not None else {}) | {
-        "cpu_s": None if None in cpu or not cpu else round(sum(cpu) / SECOND_MS, 2),
-        "memory_mib": None if None in memory or not memory else max(memory),
-        "process_mib": None if None in process or not process else max(process),
+    if image is not None:
+        used["image"] = _image_view(image)
+    cpu_ms = _known([each.cpu_ms for each in found])
+    memory_mib = _known([each.memory_mib for each in found])
+    process_mib = _known([each.process_mib for each in found])
+    used["cpu_s"] = None if cpu_ms is None else round(sum(cpu_ms) / SECOND_MS, 2)
+    used["memory_mib"] = None if memory_mib is None else max(memory_mib)
+    used["process_mib"] = None if process_mib is None else max(process_mib)
+
+
+def _known(values: Sequence[int | None]) -> list[int] | None:
+    """All of them; None: one of them is not known, or there are none."""
+    known = [value for value in values if value is not None]
+    return known if known and len(known) == len(values) else None
+
+
+def _image_view(image: ImageUse) -> ImageUsedReply:
+    return {
+        "image": image.image,
+        "digest": image.digest,
+        "pull_ms": image.pull_ms,
+        "start_ms": image.start_ms,
+        "line_ms": image.line_ms,
     }
 
 
-def total_use_view(job: View, owed_micro_usd: int | None) -> View:
-    """The same of an ended job as the history has it: its tries together."""
-    return use_view({"gpus": job["gpus"], "started_ms": 1, "ended_ms": 1 + job["ran_ms"]}, 0, owed_micro_usd)
+def total_use_view(job: ListedJob, owed_micro_usd: int | None) -> UsedReply:
+    """What an ended job used, as the history has it: its tries together."""
+    return _use_view(job["gpus"], job["ran_ms"], owed_micro_usd)
 
 
-def use_view(job: View, now_ms: int, owed_micro_usd: int | None) -> View:
-    """Over all tries of a job as it is shown, and what it owes by the books, if they know that."""
-    gpu_milli, run_ms = round(job["gpus"] * MILLI), 0
-    for each in job.get("tries") or [job]:
-        if each["started_ms"]:
-            run_ms += max(0, (each["ended_ms"] or now_ms) - each["started_ms"])
+def use_view(job: OneJob, now_ms: int, owed_micro_usd: int | None) -> UsedReply:
+    """What a job used over all its tries, as it is shown, and what it owes by the books, if they know that."""
+    spans = [(each["started_ms"], each["ended_ms"]) for each in job.get("tries") or ()]
+    spans = spans or [(job["started_ms"] or 0, job["ended_ms"])]
+    run_ms = sum([max(0, (ended_ms or now_ms) - at_ms) for at_ms, ended_ms in spans if at_ms])
+    return _use_view(job["gpus"], run_ms, owed_micro_usd)
+
+
+def _use_view(gpus: float, run_ms: int, owed_micro_usd: int | None) -> UsedReply:
     if owed_micro_usd is None and not run_ms:
         owed_micro_usd = 0
     return {
         "run_s": run_ms // SECOND_MS,
-        "gpu_hours": round(gpu_milli * run_ms / (MILLI * HOUR_MS), 4),
+        "gpu_hours": round(round(gpus * MILLI) * run_ms / (MILLI * HOUR_MS), 4),
         "cost_usd": None if owed_micro_usd is None else round(owed_micro_usd / MICRO_USD, 6),
     }

@@ -1,7 +1,6 @@
 """What a try of a job did over time, as it is shown: its curves, and what it holds, against which they are read."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from gpuyard.control.replica.labels import node_key
 from gpuyard.control.upkeep.watching import Watch
@@ -11,14 +10,14 @@ from gpuyard.model.catalogue import CATALOGUE
 from gpuyard.model.units import MILLI, SECOND_MS
 from gpuyard.telemetry.attribution import FULL
 from gpuyard.telemetry.series import Curve
-from gpuyard.wire.replies.jobs import CurveReply, CurvesReply, KernelLineReply
+from gpuyard.wire.replies.jobs import CurveReply, CurvesReply, KernelLineReply, ListedJob
 
 KERNEL_LINES = 20
 """The last lines of kernels that are shown with a job."""
 
 
 def curves_view(
-    watch: Watch, view: Mapping[str, Any], key: Callable[[int], str], nodes: Sequence[Node], now_ms: int
+    watch: Watch, view: ListedJob, key: Callable[[int], str], nodes: Sequence[Node], now_ms: int
 ) -> CurvesReply:
     """Of the last try of a job. `key`: the engine's name of a try by its number; `nodes`: those that it has or had."""
     held = held_by(view, nodes)
@@ -49,7 +48,7 @@ def curves_view(
 
 
 def kernel_lines_view(
-    watch: Watch, view: Mapping[str, Any], key: str, nodes: Sequence[Node], now_ms: int
+    watch: Watch, view: ListedJob, key: str, nodes: Sequence[Node], now_ms: int
 ) -> list[KernelLineReply]:
     """Faults that kernels wrote during the last try of a job, about it or about the machines that it ran on."""
     if not view["started_ms"]:
@@ -63,7 +62,7 @@ def kernel_lines_view(
     ]
 
 
-def held_by(view: Mapping[str, Any], nodes: Sequence[Node]) -> dict[str, int]:
+def held_by(view: ListedJob, nodes: Sequence[Node]) -> dict[str, int]:
     """What a job holds of each signal, in its unit: GPU memory, cores and memory. What nobody knows is left out."""
     held: dict[str, int] = {}
     tasks = view["tasks"]
@@ -81,13 +80,13 @@ def held_by(view: Mapping[str, Any], nodes: Sequence[Node]) -> dict[str, int]:
     return held
 
 
-def share_milli(view: Mapping[str, Any]) -> int:
+def share_milli(view: ListedJob) -> int:
     """How busy a job may keep each of its GPUs, in parts of a thousand. A slice tells of itself alone."""
     share = str(view["gpus_per_task"]).rpartition("x")[2]
     return round(float(share) * FULL) if share.startswith("0.") else FULL
 
 
-def gpu_memory_mib(view: Mapping[str, Any], model: str) -> int:
+def gpu_memory_mib(view: ListedJob, model: str) -> int:
     """The GPU memory that a job has, all tasks together; 0: nobody knows."""
     count, _, profile = str(view["gpus_per_task"]).rpartition("x")
     if "g." in profile:

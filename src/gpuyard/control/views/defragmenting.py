@@ -2,18 +2,19 @@
 
 from collections.abc import Callable
 
-from gpuyard.control.reading.plain_views import View, gpus_number
+from gpuyard.control.reading.plain_views import gpus_number
 from gpuyard.control.replica.replica import Replica
 from gpuyard.core import State, dump, load
 from gpuyard.core.fleet.bits import positions
 from gpuyard.model.units import MILLI, SECOND_MS
 from gpuyard.packing.defrag import Emptied, Move, empty_gpus, empty_nodes
+from gpuyard.wire.replies.fleet import DefragReply, DefragRow, MoveReply
 
 MOVES_UNSAID = 100
 """Moves of one plan, unless the request says otherwise."""
 
 
-def defrag_view(replica: Replica, now_ms: Callable[[], int], moves_max: int = MOVES_UNSAID) -> View:
+def defrag_view(replica: Replica, now_ms: Callable[[], int], moves_max: int = MOVES_UNSAID) -> DefragReply:
     """The plan: what most is gained by for what it destroys first. The replica is locked only while it is copied."""
     with replica.lock:
         replica.catch_up()
@@ -26,7 +27,7 @@ def defrag_view(replica: Replica, now_ms: Callable[[], int], moves_max: int = MO
     return {"at_ms": at_ms, "plan": found}
 
 
-def _row(state: State, found: Emptied, what: str) -> View:
+def _row(state: State, found: Emptied, what: str) -> DefragRow:
     nodes = state.nodes
     gained = positions[found.gpus]
     free = nodes.free_mask[found.node]
@@ -44,7 +45,7 @@ def _row(state: State, found: Emptied, what: str) -> View:
     }
 
 
-def _move(state: State, move: Move) -> View:
+def _move(state: State, move: Move) -> MoveReply:
     nodes, record = state.nodes, state.jobs[move.job_id]
     return {
         "job": record.job.label,

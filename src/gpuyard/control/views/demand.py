@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from gpuyard.control.access.rights import Sight
-from gpuyard.control.reading.plain_views import View
 from gpuyard.control.views.explanations import mask_reason
 from gpuyard.core import Policy, State, explain
 from gpuyard.core.explain.layout_plan import list_jobs_on
@@ -16,17 +15,18 @@ from gpuyard.core.phrases import count_text, names_text
 from gpuyard.model import ReasonCode
 from gpuyard.model.mig import MIG_MODELS, Slice
 from gpuyard.model.units import MILLI
+from gpuyard.wire.replies.fleet import MigGpuReply, MigWaitingReply
 
 _NAMES_TRIED_MAX = 8
 """Slices that are looked at for the layout of the next GPU: no model takes more than seven."""
 
 
-def gpu_rows(state: State, number: int, there: Sequence[Slice]) -> list[View]:
+def gpu_rows(state: State, number: int, there: Sequence[Slice]) -> list[MigGpuReply]:
     """Each GPU of a node that can be cut: what is on it, and what the yard will do with that."""
     node = state.nodes.node[number]
     if node.gpu_model not in MIG_MODELS:
         return []
-    rows = []
+    rows: list[MigGpuReply] = []
     for gpu in range(node.gpus):
         used = state.nodes.slices_used.get(number, {}).get(gpu, ())
         idle = tuple(
@@ -78,14 +78,16 @@ def _fortune(state: State, number: int, gpu: int, used: Held, idle: Held) -> str
     return "whole and free; cut when a slice is asked for that fits nowhere else"
 
 
-def waiting_rows(state: State, policy: Policy, now_ms: int, sight: Sight) -> tuple[list[View], list[str]]:
+def waiting_rows(
+    state: State, policy: Policy, now_ms: int, sight: Sight
+) -> tuple[list[MigWaitingReply], list[str]]:
     """The sizes that are waited for, with what keeps the first of each, and how the next GPU would be cut."""
     waits = [
         record
         for _id, record in sorted(state.jobs.items())
         if record.phase is None and record.shape.profile and record.id not in state.deferred
     ]
-    rows = []
+    rows: list[MigWaitingReply] = []
     for profile, group in groupby(
         sorted(waits, key=lambda r: (r.shape.profile, r.id)), lambda r: r.shape.profile
     ):

@@ -6,19 +6,18 @@ Lifts are tried out on a state apart from the replica, which takes longer than a
 
 import re
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.clock import time_text
 from gpuyard.control.reading.model import Said, no_reason
-from gpuyard.control.reading.plain_views import View, caps_view, find_last_try, gpus_number
+from gpuyard.control.reading.plain_views import caps_view, find_last_try, gpus_number
 from gpuyard.control.refusals import NotFound, Unacceptable, unknown_tenant
 from gpuyard.control.replica.labels import Label, find_foreign, find_live, match_ended, row_label
 from gpuyard.control.replica.questions import QuestionContext, QuestionRunner, Think
 from gpuyard.control.replica.replica import Replica
 from gpuyard.control.wording import help_fields, help_flags, help_text, remedies_text
-from gpuyard.core import Explanation, Policy, State, apply, explain, explain_why, load
+from gpuyard.core import Policy, State, apply, explain, explain_why, load
 from gpuyard.core.explain.budget_use import behind_text
 from gpuyard.core.explain.quota_reasons import mask_names
 from gpuyard.core.explain.share import Amount, TenantShare, position_text, share
@@ -29,6 +28,8 @@ from gpuyard.model.serialise import to_plain
 from gpuyard.policies.registry import build
 from gpuyard.quantities import span_words
 from gpuyard.store import HistoryRow, Store, StoreDamaged
+from gpuyard.wire.replies.jobs import BlockerReply, ExplainedHead, ExplainedReply
+from gpuyard.wire.replies.tenants import AmountReply, ShareHead, ShareReply, TenantShareReply
 
 _FUTURE_MS = 2000
 """Clocks are never quite alike: a time so little ahead is now."""
@@ -54,7 +55,7 @@ class Explained:
 
     # -- why -----------------------------------------------------------------------------------------------------
 
-    def why(self, label: Label, at_ms: int | None = None, sight: Sight = ALL) -> View:
+    def why(self, label: Label, at_ms: int | None = None, sight: Sight = ALL) -> ExplainedReply:
         """Why a job waits; of an array, why the first task that waits does. One out of sight is not found."""
         if at_ms is not None:
             return self._past(label, at_ms, sight)
@@ -66,28 +67,30 @@ class Explained:
             if record is not None and record.phase is not None:
                 return why_view(replica.state, replica.policy, record, now_ms, sight=sight)
             if record is not None and record.job.spec.elsewhere:
-                return {**_elsewhere(record, now_ms), **self._own_words(record)}
+                return self._with_words(_elsewhere(record, now_ms), record)
         if record is not None:
             found = self._think(_why, record.id, now_ms, sight)
             if found is not None:
-                return {**self._told(found), **self._own_words(record)}
+                return self._with_words(self._told(*found), record)
             # It has ended between the two looks.
         row = self._ended(label, sight)
         if row is None:
             raise unknown_job(label)
         return _ended_view(row, now_ms)
 
-    def _own_words(self, record: JobRecord) -> View:
-        said = self._said(record)
-        return {"said": said, "said_by": self._said_by(record) if said else ""}
+    def _with_words(self, found: ExplainedReply, record: JobRecord) -> ExplainedReply:
+        """The same, with what the scheduler says that decides."""
+        found["said"] = self._said(record)
+        found["said_by"] = self._said_by(record) if found["said"] else ""
+        return found
 
-    def _told(self, found: View) -> View:
+    def _told(self, found: ExplainedReply, attempt: int) -> ExplainedReply:
         """The same, with why the try before ended."""
-        if attempt := found.pop("attempt"):
+        if attempt:
             found["last_try"] = find_last_try(self._replica.store, found["job"], attempt)
         return found
 
-    def _past(self, label: Label, at_ms: int, sight: Sight) -> View:
+    def _past(self, label: Label, at_ms: int, sight: Sight) -> ExplainedReply:
         row = self._ended(label, sight)
         with self._replica.lock:
             self._replica.catch_up()
@@ -104,7 +107,7 @@ class Explained:
             )
         found, at_ms = self._think(_why_then, label, at_ms, sight)
         if found is not None:
-            return self._told(found)
+            return self._told(*found)
         if submitted_ms > at_ms:
             raise Unacceptable(
                 f"job {label} was not there at {time_text(at_ms)}: it was submitted at {time_text(submitted_ms)}",
@@ -129,10 +132,10 @@ class Explained:
 
     # -- shares --------------------------------------------------------------------------------------------------
 
-    def share(self, tenant: str = "", sight: Sight = ALL) -> View:
+    def share(self, tenant: str = "", sight: Sight = ALL) -> ShareReply:
         """The tenant tree, or a tenant with all above and below it, as far as the person may see it."""
         now_ms = max(self._now_ms(), self._replica.state.now_ms)
-        view, every = self._think(_share, now_ms)
+        head, every = self._think(_share, now_ms)
         rows = [row for row in every if sight.knows(row.path)]
         if tenant:
             if tenant not in {row.path for row in rows}:
@@ -144,7 +147,7 @@ class Explained:
                 or not row.path
                 or f"{tenant}/".startswith(f"{row.path}/")
             ]
-        return {**view, "tenants": [_share_view(row) for row in rows]}
+        return {**head, "tenants": [_share_view(row) for row in rows]}
 
 
 def unknown_job(label: Label) -> NotFound:
@@ -159,19 +162,19 @@ def _one(state: State, label: Label, sight: Sight) -> JobRecord | None:
     return next(iter(waiting or records), None)
 
 
-def _why(own: QuestionContext, job_id: int, now_ms: int, sight: Sight) -> View | None:
-    """Why a job waits, and how often it was tried; None: it is gone."""
+def _why(own: QuestionContext, job_id: int, now_ms: int, sight: Sight) -> tuple[ExplainedReply, int] | None:
+    """Why a job waits, and its last try, which has ended (0: there is none); None: it is gone."""
     record = own.state.jobs.get(job_id)
     if record is None:
         return None
     now_ms = max(now_ms, own.state.now_ms)
-    return {
-        **why_view(own.state, own.policy, record, now_ms, sight=sight, apart=own.apart, spoilt=True),
-        "attempt": record.attempt if record.phase is None else 0,
-    }
+    found = why_view(own.state, own.policy, record, now_ms, sight=sight, apart=own.apart, spoilt=True)
+    return found, record.attempt if record.phase is None else 0
 
 
-def _why_then(own: QuestionContext, label: Label, at_ms: int, sight: Sight) -> tuple[View | None, int]:
+def _why_then(
+    own: QuestionContext, label: Label, at_ms: int, sight: Sight
+) -> tuple[tuple[ExplainedReply, int] | None, int]:
     """Why a job waited at a time that is past, and that time as the log has it; None: it was not there."""
     state = _folded(own.store(), at_ms)
     at_ms = max(at_ms, state.now_ms)
@@ -206,20 +209,20 @@ def _folded(store: Store, at_ms: int) -> State:
     return state
 
 
-def _share(own: QuestionContext, now_ms: int) -> tuple[View, list[TenantShare]]:
+def _share(own: QuestionContext, now_ms: int) -> tuple[ShareHead, list[TenantShare]]:
     """The whole tenant tree, and what it goes by."""
     state, policy, now_ms = own.state, own.policy, max(now_ms, own.state.now_ms)
     if now_ms >= state.tenants.due_ms:
         # A period has closed that no event has told of yet.
         apply(state, Ticked(now_ms))
-    view = {
+    head: ShareHead = {
         "at_ms": now_ms,
         "policy": policy.spec.name,
         "fair": policy.order.fair,
         "half_life_ms": state.settings.half_life_ms,
         "period_ms": state.settings.period_ms,
     }
-    return view, share(state, policy, now_ms)
+    return head, share(state, policy, now_ms)
 
 
 def why_view(
@@ -232,7 +235,7 @@ def why_view(
     sight: Sight = ALL,
     apart: Sandbox | None = None,
     spoilt: bool = False,
-) -> View:
+) -> ExplainedReply:
     """Everything that is known about why a live job waits. The state is the caller's own, and may be spoilt if told so.
 
     Not judged: what is true of one pass, without copies, for a quick answer. Of others' jobs it has ids alone, and
@@ -249,7 +252,10 @@ def why_view(
         "ahead": found.ahead,
         "waiting": found.waiting,
         "position": where,
-        **reasons_view(found, sight),
+        "blockers": [_reason(mask_reason(reason, sight)) for reason in found.reasons],
+        "also": [_reason(mask_reason(reason, sight)) for reason in found.implied],
+        "judged": found.judged,
+        "left_out": found.left_out,
         "start": {"at_ms": found.start_ms, "how": found.how},
         "helps": [
             {"text": help_text(each), "flags": help_flags(each), "fields": help_fields(each)}
@@ -267,22 +273,12 @@ def _position(state: State, policy: Policy, record: JobRecord, now_ms: int) -> s
     return position_text(state, record) if policy.order.fair else ""
 
 
-def reasons_view(found: Explanation, sight: Sight = ALL) -> View:
-    """The blockers, what is true besides, and whether they were judged."""
-    return {
-        "blockers": [_reason(mask_reason(reason, sight)) for reason in found.reasons],
-        "also": [_reason(mask_reason(reason, sight)) for reason in found.implied],
-        "judged": found.judged,
-        "left_out": found.left_out,
-    }
-
-
 def mask_reason(reason: Reason, sight: Sight) -> Reason:
     """A reason as someone may read it."""
     return reason if sight.whole else mask_names(reason)
 
 
-def _reason(reason: Reason) -> View:
+def _reason(reason: Reason) -> BlockerReply:
     return {
         "code": reason.code.name,
         "by": reason.by,
@@ -292,7 +288,7 @@ def _reason(reason: Reason) -> View:
     }
 
 
-def _lift(lift: Lift | None) -> View | None:
+def _lift(lift: Lift | None) -> dict[str, Any] | None:
     """A lift as its kind and its fields: `{"kind": "raise_limit", "tenant": ...}`."""
     if lift is None:
         return None
@@ -301,7 +297,7 @@ def _lift(lift: Lift | None) -> View | None:
     return {"kind": kind, **plain}
 
 
-def _head(job_id: int, label: str, tenant: str, state: str, at_ms: int) -> View:
+def _head(job_id: int, label: str, tenant: str, state: str, at_ms: int) -> ExplainedHead:
     return {
         "job": job_id,
         "label": label,
@@ -314,26 +310,23 @@ def _head(job_id: int, label: str, tenant: str, state: str, at_ms: int) -> View:
     }
 
 
-def _elsewhere(record: JobRecord, at_ms: int) -> View:
+def _elsewhere(record: JobRecord, at_ms: int) -> ExplainedReply:
     """A job that waits in a cluster which schedules itself: the yard neither starts it nor knows when that will be."""
     job = record.job
-    return {
-        **_head(record.id, job.label, job.spec.tenant, record.state.value, at_ms),
-        **_nothing("it waits in a cluster that schedules itself"),
-    }
+    head = _head(record.id, job.label, job.spec.tenant, record.state.value, at_ms)
+    return _nothing(head, "it waits in a cluster that schedules itself")
 
 
-def _ended_view(row: HistoryRow, at_ms: int) -> View:
+def _ended_view(row: HistoryRow, at_ms: int) -> ExplainedReply:
     """A job that has nothing to wait for any more."""
-    return {
-        **_head(row.id, row_label(row), row.tenant, row.state, at_ms),
-        **_nothing(_ended_how(row, at_ms), row.started_ms),
-    }
+    head = _head(row.id, row_label(row), row.tenant, row.state, at_ms)
+    return _nothing(head, _ended_how(row, at_ms), row.started_ms)
 
 
-def _nothing(how: str, started_ms: int = 0) -> View:
+def _nothing(head: ExplainedHead, how: str, started_ms: int = 0) -> ExplainedReply:
     """That nothing of the yard is in a job's way."""
     return {
+        **head,
         "ahead": 0,
         "waiting": 0,
         "position": "",
@@ -357,13 +350,38 @@ def _ended_how(row: HistoryRow, at_ms: int) -> str:
     return f"{ended}: {row.why}" if row.why else ended
 
 
-def _share_view(row: TenantShare) -> View:
-    plain = {name: value for name, value in asdict(row).items() if name not in ("amounts", "caps")}
-    amounts = {amount.model: _amount(amount) for amount in row.amounts}
-    return {**plain, "amounts": amounts, **caps_view(row.caps)}
+def _share_view(row: TenantShare) -> TenantShareReply:
+    return {
+        "path": row.path,
+        "depth": row.depth,
+        "weight": row.weight,
+        "weights": row.weights,
+        "share_ppm": row.share_ppm,
+        "yard_ppm": row.yard_ppm,
+        "usage_milli_usd": row.usage_milli_usd,
+        "current_milli_usd": row.current_milli_usd,
+        "siblings_milli_usd": row.siblings_milli_usd,
+        "used_ppm": row.used_ppm,
+        "fair_key": row.fair_key,
+        "place": row.place,
+        "members": row.members,
+        "running": row.running,
+        "waiting": row.waiting,
+        "amounts": {amount.model: _amount(amount) for amount in row.amounts},
+        **caps_view(row.caps),
+    }
 
 
-def _amount(amount: Amount) -> View:
+def _amount(amount: Amount) -> AmountReply:
     """In GPUs, for people and programs alike."""
-    values = {name: value for name, value in asdict(amount).items() if name != "model"}
-    return {name: None if value is None else gpus_number(value) for name, value in values.items()}
+    limit, borrow = amount.limit, amount.borrow
+    return {
+        "used": gpus_number(amount.used),
+        "guarantee": gpus_number(amount.guarantee),
+        "limit": None if limit is None else gpus_number(limit),
+        "borrow": None if borrow is None else gpus_number(borrow),
+        "borrowed": gpus_number(amount.borrowed),
+        "lendable": gpus_number(amount.lendable),
+        "lent": gpus_number(amount.lent),
+        "exposure": gpus_number(amount.exposure),
+    }

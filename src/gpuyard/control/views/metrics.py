@@ -5,7 +5,6 @@ What people may see of jobs they see here: rows of jobs and tenants go through t
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from gpuyard import __version__
 from gpuyard.control.access.rights import Sight
@@ -21,6 +20,7 @@ from gpuyard.control.views.scheduler_metrics import NodeNames, Standing, counter
 from gpuyard.core import State
 from gpuyard.shipping.contract import Sends
 from gpuyard.telemetry.exposition import Row, SignalLines, exposition_text, labels_text, open_metrics
+from gpuyard.wire.replies.people import ReadyReply
 
 
 class Metrics:
@@ -35,7 +35,7 @@ class Metrics:
         projections: Filler,
         shippers: Sequence[Sends],
         duties: Duties,
-        readiness: Callable[[], tuple[bool, dict[str, Any]]],
+        readiness: Callable[[], tuple[bool, ReadyReply]],
         now_ms: Callable[[], int],
     ) -> None:
         self._replica = replica

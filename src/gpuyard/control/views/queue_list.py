@@ -10,10 +10,11 @@ from itertools import islice
 
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.reading.model import Line, Model, encode
-from gpuyard.control.reading.plain_views import MORE_COLUMNS, View, masked_row, more_values, queue_row
+from gpuyard.control.reading.plain_views import MORE_COLUMNS, masked_row, more_values, queue_row
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.model import Node
 from gpuyard.wire.endpoints import QUEUE_COLUMNS
+from gpuyard.wire.replies.jobs import QueueHead
 
 PIECE = 2500
 """Rows that are made at a time."""
@@ -89,13 +90,13 @@ class QueueList:
         )
         self._ids = model.ids() if wanted == EVERYTHING and not wide else iter(())
         self._line: Line = model.line() if own is None else model.own(own)
-        self.head: View = {
+        self.head: QueueHead = {
             "seq": model.seq,
             "at_ms": max(now_ms, model.now_ms),
             "running": model.running,
             "waiting": model.waiting,
             "set_aside": model.set_aside,
-            "columns": QUEUE_COLUMNS + MORE_COLUMNS if wide else QUEUE_COLUMNS,
+            "columns": [*QUEUE_COLUMNS, *MORE_COLUMNS] if wide else list(QUEUE_COLUMNS),
         }
         self._first, self._over = self._piece()
 

@@ -21,6 +21,7 @@ from gpuyard.model import JobState
 from gpuyard.model.jobs import FIRST_EXTERNAL_ID
 from gpuyard.model.units import MILLI, SECOND_MS
 from gpuyard.telemetry.exposition import PREFIX, Row, family_lines, labels_text
+from gpuyard.wire.replies.people import ProjectionReply, ReadyReply
 
 TENANTS_MAX = 2000
 """Rows of tenants: a tree may have any number, a Prometheus should not."""
@@ -213,7 +214,7 @@ def tally_lines(tally: Tally) -> list[str]:
     ]
 
 
-def server_lines(ready: Mapping[str, Any], standing: Standing) -> list[str]:
+def server_lines(ready: ReadyReply, standing: Standing) -> list[str]:
     """The server and its loop. `ready` is what the server says of itself (`Readiness`)."""
 
     def times(name: str, help: str, taken: Histogram) -> list[str]:
@@ -272,7 +273,7 @@ def duty_lines(running: Iterable[RunningDuty]) -> list[str]:
     ]
 
 
-def projection_lines(status: Sequence[Mapping[str, Any]]) -> list[str]:
+def projection_lines(status: Sequence[ProjectionReply]) -> list[str]:
     """How far the projections that follow the log have come (`Filler.status`)."""
     each = [(labels_text(projection=one["name"]), one) for one in status]
     return [

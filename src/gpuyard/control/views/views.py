@@ -5,13 +5,13 @@ thousand waiting jobs: rows, not mappings, and the reason of each from the last 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from typing import Any
 
 from gpuyard.control.access.rights import ALL, Sight
 from gpuyard.control.duties.retention import ENVIRONMENTS, SCRIPTS, removed_text
 from gpuyard.control.reading.model import Said, no_reason
 from gpuyard.control.reading.overview import make_overview
 from gpuyard.control.reading.plain_views import (
-    View,
     array_limit,
     ended_job_view,
     live_job_view,
@@ -37,6 +37,19 @@ from gpuyard.model.units import NO_LIMIT_MS
 from gpuyard.store import HistoryQuery, HistoryRow, Removal
 from gpuyard.wire.endpoints import PAGE_MAX
 from gpuyard.wire.job_fields import ARRAY_TASKS_MAX
+from gpuyard.wire.replies.fleet import NodesReply, OverviewReply, ScriptNamesReply
+from gpuyard.wire.replies.jobs import (
+    ArrayReply,
+    ExplainedReply,
+    JobView,
+    ListedJob,
+    OneJob,
+    RecipeReply,
+    RemovedReply,
+    RequestReply,
+    Standing,
+    TaskReply,
+)
 
 JUDGED_MAX = 2000
 """With more live jobs than these a job is shown with what is true of one pass; `yard why` takes time to judge it."""
@@ -76,7 +89,9 @@ class Views:
 
     # -- one job -------------------------------------------------------------------------------------------------
 
-    def job(self, label: Label, *, explained: bool = False, brief: bool = False, sight: Sight = ALL) -> View:
+    def job(
+        self, label: Label, *, explained: bool = False, brief: bool = False, sight: Sight = ALL
+    ) -> JobView:
         """A job, live or ended; an array as the sum of its tasks.
 
         Brief: without its reasons and earlier tries, for callers that poll.
@@ -86,27 +101,35 @@ class Views:
         view = self._job(label, explained, brief, sight)
         if view is None or not sight.sees(view["tenant"]):
             raise unknown_job(label)
-        if not brief and not view.get("array"):
+        if not brief and "array" not in view:
             view["tries"] = read_tries(self._replica.store, view, self._ended)
         return view
 
-    def _job(self, label: Label, explained: bool, brief: bool, sight: Sight) -> View | None:
+    def _job(self, label: Label, explained: bool, brief: bool, sight: Sight) -> JobView | None:
         model, store = self.reading.latest(), self._replica.store
         nodes = model.nodes
         found = [row for row in find_live(model, label) if sight.sees(row.job.spec.tenant)]
         if len(found) == 1 and (found[0].job.label == str(label) or found[0].id == label.id):
             (row,) = found
-            view = live_job_view(nodes, row.record, "" if brief else model.reason(row), row.waits_for)
+            reason = "" if brief else model.reason(row)
+            view = live_job_view(nodes, row.record, reason, row.waits_for)
             if not explained:
                 return view
             view["files"] = read_files(store, row.job.spec.recipe)
             # Beside the replica, for it takes longer than the replica should be locked.
             now_ms = max(self._now_ms(), model.now_ms)
-            return {**view, **self._think(_told, view["id"], now_ms, sight)}
+            outlook = self._think(_outlook, view["id"], now_ms, sight)
+            if outlook is not None:
+                view["ahead"] = outlook["ahead"]
+                view["why"] = outlook["blockers"]
+                view["expected_start_ms"] = outlook["start"]["at_ms"]
+                view["how"] = outlook["start"]["how"]
+                view["helps"] = [f"{each['text']} ({each['flags']})" for each in outlook["helps"]]
+            return view
         # An array's common fields are shown once, and each task has those that differ.
         found.sort(key=lambda row: row.job.array_index)
-        tasks = [live_job_view(nodes, row.record, "", row.waits_for) for row in found[:1]]
-        tasks += [live_task_view(nodes, row.record) for row in found[1:]]
+        whole = [live_job_view(nodes, row.record, "", row.waits_for) for row in found[:1]]
+        tasks = [(row.job.array_index, live_task_view(nodes, row.record)) for row in found[1:]]
         if label.index is not None:
             rows = self._replica.store.history.of_array(label.id, label.index - 1, 1)
             if rows and rows[0].array_index == label.index:
@@ -115,18 +138,20 @@ class Views:
         ended = match_ended(label, store.history.find(label.id)) or find_foreign(store, label)
         if ended is not None:
             return self._ended(ended, explained)
-        tasks += [self._ended(row) for row in self._array_rows(label.id)]
-        return _array(label.id, tasks) if tasks else None
+        whole += [ended_job_view(self._nodes, row) for row in self._array_rows(label.id)]
+        return _array(label.id, whole, tasks) if whole else None
 
-    def _ended(self, row: HistoryRow, explained: bool = False) -> View:
+    def _ended(self, row: HistoryRow, explained: bool = False) -> OneJob:
+        view = ended_job_view(self._nodes, row)
         recipe = row.detail.get("spec", {}).get("recipe", "") if explained else ""
-        more: View = {"files": read_files(self._replica.store, recipe)} if recipe else {}
-        removed = dict(row.detail.get("removed", {}))
+        if recipe:
+            view["files"] = read_files(self._replica.store, recipe)
+        removed: dict[str, RemovedReply] = dict(row.detail.get("removed", {}))
         if recipe:
             removed |= self._recipe_removed(recipe, read_recipe(self._replica.store, recipe))
         if removed:
-            more["removed"] = removed
-        return ended_job_view(self._nodes, row) | more
+            view["removed"] = removed
+        return view
 
     @property
     def _nodes(self) -> Sequence[Node]:
@@ -156,19 +181,19 @@ class Views:
                 )
         return found
 
-    def _recipe_removed(self, name: str, found: View) -> View:
+    def _recipe_removed(self, name: str, found: Mapping[str, Any]) -> dict[str, RemovedReply]:
         """What is no longer kept of how a job was run."""
         if "env_removed" in found:
             return {ENVIRONMENTS: found["env_removed"]}
         gone = self._replica.store.removals.recipe_removal(name) if name and not found else None
-        return {} if gone is None else {SCRIPTS: gone._asdict()}
+        return {} if gone is None else {SCRIPTS: {"at_ms": gone.at_ms, "by": gone.by}}
 
-    def check_kept(self, view: View, what: str) -> None:
-        """Refuse to show what was removed, and say when it was."""
-        gone = view.get("removed", {}).get(what)
+    def check_kept(self, label: str, removed: Mapping[str, RemovedReply], what: str) -> None:
+        """Refuse to show what was removed of a job, and say when it was."""
+        gone = removed.get(what)
         if gone is not None:
             raise Removed(
-                f"the {what.removesuffix('s')} of job {view['label']} "
+                f"the {what.removesuffix('s')} of job {label} "
                 + removed_text(what, Removal(**gone), self._replica.state.settings.retention),
                 "Files that a job names itself (--stdout) are never removed." if what != SCRIPTS else "",
             )
@@ -182,44 +207,53 @@ class Views:
                 return
             after = rows[-1].array_index
 
+    def brief(self, label: Label, sight: Sight = ALL) -> OneJob:
+        """One job without its reasons and earlier tries; raises for an array."""
+        view = self.job(label, brief=True, sight=sight)
+        if "array" in view:
+            raise NotFound(f"{label} is an array", f"Name one of its tasks, for example {label}_0.")
+        return view
+
     def attempt(self, label: Label, sight: Sight = ALL) -> tuple[int, int, str, str]:
         """Id and number of the current attempt of one job, its owner and its tenant."""
-        view = self.job(label, brief=True, sight=sight)
-        if view.get("array"):
-            raise NotFound(f"{label} is an array", f"Name one of its tasks, for example {label}_0.")
+        view = self.brief(label, sight)
         return view["id"], view["attempts"], view["user"], view["tenant"]
 
-    def recipe(self, label: Label, sight: Sight = ALL) -> tuple[View, View]:
+    def recipe(self, label: Label, sight: Sight = ALL) -> tuple[OneJob, RecipeReply]:
         """One job, briefly, and how it is run: its command or script, its folder and its environment."""
-        view = self.job(label, brief=True, sight=sight)
-        if view.get("array"):
-            raise NotFound(f"{label} is an array", f"Name one of its tasks, for example {label}_0.")
+        view = self.brief(label, sight)
         name = self._submitted(view["id"])[0].recipe
         found = read_recipe(self._replica.store, name)
         removed = self._recipe_removed(name, found)
-        self.check_kept({**view, "removed": removed}, SCRIPTS)
-        told: View = {"removed": removed} if removed else {}
-        told |= {key: str(found.get(key) or "") for key in ("script", "cwd", "stdout", "stderr")}
-        return view, {"command": list(found.get("argv") or ()), **told, "env": found.get("env") or {}}
+        self.check_kept(view["label"], removed, SCRIPTS)
+        told: RecipeReply = {
+            "command": list(found.get("argv") or ()),
+            "script": str(found.get("script") or ""),
+            "cwd": str(found.get("cwd") or ""),
+            "stdout": str(found.get("stdout") or ""),
+            "stderr": str(found.get("stderr") or ""),
+            "env": found.get("env") or {},
+        }
+        return view, {**told, "removed": removed} if removed else told
 
-    def request(self, label: Label, sight: Sight = ALL) -> tuple[View, View]:
+    def request(self, label: Label, sight: Sight = ALL) -> tuple[JobView, RequestReply]:
         """One job or array, briefly, and the request that would submit it again."""
         view = self.job(label, brief=True, sight=sight)
-        tasks = view.get("jobs", ())
+        tasks = view["jobs"] if "array" in view else []
         # The last task of an array tells how many may run at a time.
         job_id = max([task["id"] for task in tasks], default=view["id"])
         spec, limit_ms = self._submitted(job_id)
         found = read_recipe(self._replica.store, spec.recipe)
         removed = self._recipe_removed(spec.recipe, found)
-        self.check_kept({**view, "removed": removed}, SCRIPTS)
+        self.check_kept(view["label"], removed, SCRIPTS)
         if not found:
             raise NotFound(
                 f"job {label} was not submitted here", "The scheduler that runs it knows what it runs."
             )
         indices = sorted([parse_label(task["label"]).index or 0 for task in tasks])
         at_a_time = array_limit(job_id, label.id, spec.after) if tasks else 0
-        told: View = {"removed": removed} if removed else {}
-        return view, {"request": rebuild_request(spec, limit_ms, found, indices, at_a_time), **told}
+        told: RequestReply = {"request": rebuild_request(spec, limit_ms, found, indices, at_a_time)}
+        return view, {**told, "removed": removed} if removed else told
 
     def _submitted(self, job_id: int) -> tuple[JobSpec, int]:
         """What a job asked for, live or ended, and its time limit; 0: that of its class."""
@@ -233,7 +267,7 @@ class Views:
         limit_ms = ended.detail.get("limit_ms", NO_LIMIT_MS)
         return from_plain(JobSpec, plain), 0 if limit_ms >= NO_LIMIT_MS else limit_ms
 
-    def standing(self, job_id: int) -> View:
+    def standing(self, job_id: int) -> Standing:
         """How a job stands, for `yard run` and others that wait for it: why, its place in line, its start if near.
 
         From the plan that the queue is shown with, for it is asked again and again.
@@ -264,9 +298,9 @@ class Views:
 
     # -- many jobs -----------------------------------------------------------------------------------------------
 
-    def jobs(self, wanted: Filter, before_id: int | None, limit: int) -> tuple[list[View], int | None]:
+    def jobs(self, wanted: Filter, before_id: int | None, limit: int) -> tuple[list[ListedJob], int | None]:
         """A page of jobs, live and ended, newest id first, and where the next page begins (None: there is none)."""
-        found: dict[int, View] = {}
+        found: dict[int, ListedJob] = {}
         if not wanted.states or wanted.states & LIVE_STATES:
             found = {view["id"]: view for view in self._live_page(wanted, before_id, limit + 1)}
         # Read after the replica: a job that ends in between is found twice, never not at all.
@@ -277,9 +311,9 @@ class Views:
         page = [found[job_id] for job_id in ids[:limit]]
         return page, ids[limit - 1] if len(ids) > limit else None
 
-    def _live_page(self, wanted: Filter, before_id: int | None, limit: int) -> list[View]:
+    def _live_page(self, wanted: Filter, before_id: int | None, limit: int) -> list[ListedJob]:
         model = self.reading.latest(listing=True)
-        page = []
+        page: list[ListedJob] = []
         for row in model.jobs.newest_first(before_id):
             if wanted.live(row.record):
                 page.append(live_job_view(model.nodes, row.record, model.reason(row), row.waits_for))
@@ -287,18 +321,18 @@ class Views:
                     break
         return page
 
-    def _ended_page(self, wanted: Filter, before_id: int | None, limit: int) -> list[View]:
+    def _ended_page(self, wanted: Filter, before_id: int | None, limit: int) -> list[ListedJob]:
         rows = self._replica.store.history.search(_query(wanted, before_id, limit))
         return [ended_job_view(self._nodes, row) for row in rows]
 
     def history(
         self, wanted: Filter, since_ms: int | None, before_id: int | None, limit: int
-    ) -> tuple[list[View], int | None]:
+    ) -> tuple[list[ListedJob], int | None]:
         """A page of ended jobs, newest id first."""
         rows = self._replica.store.history.search(
             _query(wanted, before_id, min(limit + 1, PAGE_MAX), since_ms=since_ms)
         )
-        page = [ended_job_view(self._nodes, row) for row in rows[:limit]]
+        page: list[ListedJob] = [ended_job_view(self._nodes, row) for row in rows[:limit]]
         more = len(rows) > limit or (limit >= PAGE_MAX and len(rows) == PAGE_MAX)
         return page, page[-1]["id"] if more and page else None
 
@@ -317,18 +351,18 @@ class Views:
 
     # -- nodes ---------------------------------------------------------------------------------------------------
 
-    def nodes(self, sight: Sight = ALL, cluster: str = "") -> View:
+    def nodes(self, sight: Sight = ALL, cluster: str = "") -> NodesReply:
         """The fleet, or the nodes of one cluster, and what scripts call pools, tenants and classes; of tenants only
         what is in sight.
         """
         found = self.fleet.latest()
-        rows = found.views
+        rows = list(found.views)
         if cluster:
             check_cluster(cluster, {node["cluster"] for node in rows})
-            rows = tuple([node for node in rows if node["cluster"] == cluster])
+            rows = [node for node in rows if node["cluster"] == cluster]
         return {"nodes": rows, "script_names": _script_names(found.settings, sight)}
 
-    def overview(self, sight: Sight = ALL) -> View:
+    def overview(self, sight: Sight = ALL) -> OverviewReply:
         """GPUs and tenants, for a screen."""
         return make_overview(self.reading.fleet(), self._now_ms(), sight)
 
@@ -339,7 +373,7 @@ def check_cluster(name: str, known: Set[str]) -> None:
         raise NotFound(f"there is no cluster {quote(name)}; {suggest(name, sorted(known), 'clusters')}")
 
 
-def _script_names(settings: Settings, sight: Sight) -> View:
+def _script_names(settings: Settings, sight: Sight) -> ScriptNamesReply:
     return {
         "partitions": {name: list(pools) for name, pools in settings.partitions.items()},
         "accounts": {name: path for name, path in settings.accounts.items() if sight.knows(path)},
@@ -347,47 +381,55 @@ def _script_names(settings: Settings, sight: Sight) -> View:
     }
 
 
-def _told(own: QuestionContext, job_id: int, now_ms: int, sight: Sight) -> View:
-    """Why it waits, as it stands in the view of a job; nothing if it is gone by now."""
+def _outlook(own: QuestionContext, job_id: int, now_ms: int, sight: Sight) -> ExplainedReply | None:
+    """Why it waits, for the view of a job; None: it is gone by now."""
     state, record = own.state, own.state.jobs.get(job_id)
     if record is None:
-        return {}
+        return None
     judged = len(state.jobs) <= JUDGED_MAX
     now_ms = max(now_ms, state.now_ms)
-    found = why_view(state, own.policy, record, now_ms, judged=judged, sight=sight, apart=own.apart)
-    return {
-        "ahead": found["ahead"],
-        "why": found["blockers"],
-        "expected_start_ms": found["start"]["at_ms"],
-        "how": found["start"]["how"],
-        "helps": [f"{each['text']} ({each['flags']})" for each in found["helps"]],
-    }
+    return why_view(state, own.policy, record, now_ms, judged=judged, sight=sight, apart=own.apart)
 
 
-def _array(array_id: int, tasks: list[View]) -> View:
-    """An array as the sum of its tasks."""
-    tasks.sort(key=lambda task: task["array_index"])
+def _array(array_id: int, whole: Sequence[ListedJob], others: Sequence[tuple[int, TaskReply]]) -> ArrayReply:
+    """An array as the sum of its tasks: those that are known with all that a job has, and others with their places."""
+    rows = [(each["array_index"] or 0, _task(each)) for each in whole]
+    tasks = [task for _index, task in sorted([*rows, *others], key=lambda row: row[0])]
     counts: dict[str, int] = {}
     for task in tasks:
         counts[task["state"]] = counts.get(task["state"], 0) + 1
-    first = tasks[0]
+    first = min(whole, key=lambda each: each["array_index"] or 0)
     alive = [task["state"] for task in tasks if task["state"] in LIVE_STATES]
     bad = [task["state"] for task in tasks if task["state"] != JobState.COMPLETED.value]
     order = (JobState.RUNNING.value, JobState.SUSPENDED.value, JobState.PENDING.value)
-    state = next((s for s in order if s in alive), bad[0] if bad else JobState.COMPLETED.value)
-    same = ("name", "tenant", "user", "class", "labels", "gpus", "submitted", "submitted_ms", "time_limit_s")
     return {
         "id": array_id,
         "label": str(array_id),
-        **{name: first[name] for name in same},
+        "name": first["name"],
+        "tenant": first["tenant"],
+        "user": first["user"],
+        "class": first["class"],
+        "labels": first["labels"],
+        "gpus": first["gpus"],
+        "submitted": first["submitted"],
+        "submitted_ms": first["submitted_ms"],
+        "time_limit_s": first["time_limit_s"],
         "array": True,
-        "state": state,
+        "state": next((s for s in order if s in alive), bad[0] if bad else JobState.COMPLETED.value),
         "tasks": len(tasks),
         "states": counts,
-        "jobs": [
-            {name: task[name] for name in ("id", "label", "state", "exit_code", "nodes", "reason")}
-            for task in tasks
-        ],
+        "jobs": tasks,
+    }
+
+
+def _task(job: ListedJob) -> TaskReply:
+    return {
+        "id": job["id"],
+        "label": job["label"],
+        "state": job["state"],
+        "exit_code": job["exit_code"],
+        "nodes": job["nodes"],
+        "reason": job["reason"],
     }
 
 

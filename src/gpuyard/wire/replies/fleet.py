@@ -1,6 +1,9 @@
 """Replies about nodes and GPUs: what is free, what they do, how they are cut, and what moving jobs would free."""
 
-from typing import Any, TypedDict
+from typing import TypedDict
+
+PlacedSlice = tuple[int, str, int, str]
+"""GPU, profile, first slot, and the job in it; no job: empty."""
 
 
 class NodeReply(TypedDict):
@@ -23,7 +26,8 @@ class NodeReply(TypedDict):
     memory_mib_free: int
     features: list[str]
     jobs: list[str]
-    slices: list[list[Any]]
+    slices: list[PlacedSlice]
+    """Those in use."""
 
 
 class ScriptNamesReply(TypedDict):
@@ -42,8 +46,8 @@ class NodesReply(TypedDict):
     script_names: ScriptNamesReply
 
 
-class NodeGpusReply(TypedDict):
-    """A node, GPU by GPU: how much of it is taken, by which tenant and which job."""
+class NodeHead(TypedDict):
+    """A node by itself."""
 
     name: str
     cluster: str
@@ -52,7 +56,12 @@ class NodeGpusReply(TypedDict):
     state: str
     why: str
     gpu_model: str
-    gpus: list[list[Any]]
+
+
+class NodeGpusReply(NodeHead):
+    """A node, GPU by GPU: how much of it is taken (in thousandths), by which tenant and which job."""
+
+    gpus: list[tuple[int, str, str]]
 
 
 class TenantUseReply(TypedDict):
@@ -188,7 +197,8 @@ class PinReply(TypedDict):
     made: bool
     why: str
     took_ms: int
-    slices: list[list[Any]]
+    slices: list[tuple[str, int]]
+    """Profile and first slot."""
 
 
 class PinnedReply(TypedDict):
@@ -206,8 +216,7 @@ class ReleasedReply(TypedDict):
 
 
 class MigNodeReply(TypedDict):
-    """A node whose GPUs can be cut: its slices (GPU, profile, first slot, job or null) and the layouts that they are
-    pinned to."""
+    """A node whose GPUs can be cut: its slices and the layouts that they are pinned to."""
 
     node: str
     cluster: str
@@ -217,7 +226,7 @@ class MigNodeReply(TypedDict):
     """Of the memory of one GPU."""
     sizes: dict[str, int]
     """Slots that a slice takes, by profile."""
-    slices: list[list[Any]]
+    slices: list[PlacedSlice]
     pins: list[PinReply]
 
 

@@ -1,6 +1,6 @@
 """Replies about jobs: one job, lists of them, why one waits, and when it will start."""
 
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict, final
 
 
 class Fault(TypedDict):
@@ -180,47 +180,48 @@ _Name = TypedDict("_Name", {"id": int, "label": str, "name": str, "tenant": str,
 
 
 class ListedJob(_Name):
-    """A job as a list has it, or an array as the sum of its tasks, which has fewer of these fields."""
+    """A job, live or ended, as a list has it."""
 
-    labels: NotRequired[Annotated[dict[str, str], "Its labels by key; `project` is its project."]]
+    labels: Annotated[dict[str, str], "Its labels by key; `project` is its project."]
     state: str
-    attempt_state: NotRequired[str | None]
+    attempt_state: str | None
     gpus: float
-    gpus_per_task: NotRequired[str]
-    gpu_models: NotRequired[list[str]]
-    pools: NotRequired[Annotated[list[str], "Acceptable pools; empty: any."]]
-    clusters: NotRequired[Annotated[list[str], "Acceptable clusters, preferred one first; empty: any."]]
-    partition: NotRequired[Annotated[str, "The partition that its script named."]]
+    gpus_per_task: str
+    gpu_models: list[str]
+    pools: Annotated[list[str], "Acceptable pools; empty: any."]
+    clusters: Annotated[list[str], "Acceptable clusters, preferred one first; empty: any."]
+    partition: Annotated[str, "The partition that its script named."]
     tasks: int
-    nodes_min: NotRequired[Annotated[int, "The fewest nodes to spread it over; 0: not given."]]
-    cpus: NotRequired[float]
-    memory_mib: NotRequired[int]
-    nodes: NotRequired[list[str]]
-    gpu_indices: NotRequired[list[list[int]]]
+    nodes_min: Annotated[int, "The fewest nodes to spread it over; 0: not given."]
+    cpus: float
+    memory_mib: int
+    nodes: list[str]
+    gpu_indices: list[list[int]]
     submitted: str | None
     submitted_ms: int
-    started: NotRequired[str | None]
-    started_ms: NotRequired[int | None]
-    ended: NotRequired[str | None]
-    ended_ms: NotRequired[int | None]
-    waited_ms: NotRequired[
-        Annotated[
-            int | None,
-            "How long it waited until it started, or ended: all the time since its submission in which "
-            "it did not run, including the time between tries. Null while it waits.",
-        ]
+    started: str | None
+    started_ms: int | None
+    ended: str | None
+    ended_ms: int | None
+    waited_ms: Annotated[
+        int | None,
+        "How long it waited until it started, or ended: all the time since its submission in which "
+        "it did not run, including the time between tries. Null while it waits.",
     ]
-    ran_ms: NotRequired[Annotated[int, "How long its ended tries ran, in total."]]
+    ran_ms: Annotated[int, "How long its ended tries ran, in total."]
     time_limit_s: int | None
-    attempts: NotRequired[int]
-    preemptions: NotRequired[int]
-    restarts: NotRequired[int]
-    exit_code: NotRequired[int | None]
-    held: NotRequired[bool]
-    wanted: NotRequired[str | None]
-    reason: NotRequired[str]
-    array_id: NotRequired[int | None]
-    array_index: NotRequired[int | None]
+    attempts: int
+    preemptions: int
+    restarts: int
+    exit_code: int | None
+    held: bool
+    wanted: str | None
+    reason: str
+    array_id: int | None
+    array_index: int | None
+    waits_for: NotRequired[Annotated[str, "The jobs that a live job still waits for, as Slurm writes them."]]
+    moved_by: NotRequired[Annotated[str, "Who moved a live job to the top of the queue; empty: nobody."]]
+    used: NotRequired[UsedReply]
 
 
 class KernelLineReply(TypedDict):
@@ -231,25 +232,20 @@ class KernelLineReply(TypedDict):
     text: str
 
 
-class JobView(ListedJob):
-    """A job, live or ended, or an array as the sum of its tasks; an array has fewer of these fields."""
+@final
+class OneJob(ListedJob):
+    """A job, live or ended. What is in its way, and when it may start, is said only of a job that waits."""
 
     tries: NotRequired[list[TryReply]]
-    waits_for: NotRequired[str]
-    moved_by: NotRequired[Annotated[str, "Who moved it to the top of the queue; empty: nobody."]]
-    array: NotRequired[bool]
-    states: NotRequired[dict[str, int]]
-    jobs: NotRequired[list[TaskReply]]
     ahead: NotRequired[int]
     why: NotRequired[list[BlockerReply]]
-    files: NotRequired[FilesReply | None]
+    files: NotRequired[FilesReply]
     removed: NotRequired[
         Annotated[
             dict[str, RemovedReply],
             "What was removed of it: `environments`, `scripts`, `logs`, `folders`.",
         ]
     ]
-    used: NotRequired[UsedReply | None]
     scheduler_log: NotRequired[
         Annotated[
             list[str],
@@ -269,19 +265,36 @@ class JobView(ListedJob):
     helps: NotRequired[list[str]]
 
 
+@final
+class ArrayReply(_Name):
+    """An array as the sum of its tasks: what they have in common, and of each what differs."""
+
+    labels: dict[str, str]
+    gpus: float
+    """Of each task."""
+    submitted: str | None
+    submitted_ms: int
+    time_limit_s: int | None
+    array: bool
+    state: str
+    tasks: int
+    states: dict[str, int]
+    """How many of its tasks are in which state."""
+    jobs: list[TaskReply]
+
+
+JobView = Annotated[OneJob | ArrayReply, "JobView", "What a label names: a job, or an array."]
+
+
 class JobsReply(TypedDict):
     """A page of jobs, and the cursor of the next page."""
 
-    jobs: list[JobView]
+    jobs: list[ListedJob]
     next_cursor: str | None
 
 
-class QueueReply(TypedDict):
-    """Live jobs as rows.
-
-    For a job that you may not see a row has only id, state and GPUs: texts are empty and times are 0. Only such a job
-    has 0 for `submitted_ms`.
-    """
+class QueueHead(TypedDict):
+    """What stands above the rows."""
 
     seq: int
     """The last event that it shows: `/changes?after=` goes on from there."""
@@ -290,6 +303,15 @@ class QueueReply(TypedDict):
     waiting: int
     set_aside: int
     columns: list[str]
+
+
+class QueueReply(QueueHead):
+    """Live jobs as rows.
+
+    For a job that you may not see a row has only id, state and GPUs: texts are empty and times are 0. Only such a job
+    has 0 for `submitted_ms`.
+    """
+
     rows: list[list[Any]]
 
 
@@ -344,8 +366,8 @@ class StartReply(TypedDict):
     how: str
 
 
-class ExplainedReply(TypedDict):
-    """Why a job waits. It names jobs of others only by their ids."""
+class ExplainedHead(TypedDict):
+    """The job that is explained, and what others say of it."""
 
     job: int
     label: str
@@ -358,6 +380,11 @@ class ExplainedReply(TypedDict):
     """The name of that scheduler, such as Slurm; empty: the yard decides."""
     last_try: TryReply | None
     """For a job that has run and waits again: how that ended."""
+
+
+class ExplainedReply(ExplainedHead):
+    """Why a job waits. It names jobs of others only by their ids."""
+
     ahead: int
     waiting: int
     position: str

@@ -91,14 +91,19 @@ class TenantShareReply(CapsReply):
     amounts: dict[str, AmountReply]
 
 
-class ShareReply(TypedDict):
-    """The tenants that you may see, each after its parent."""
+class ShareHead(TypedDict):
+    """What shares go by."""
 
     at_ms: int
     policy: str
     fair: bool
     half_life_ms: int
     period_ms: int
+
+
+class ShareReply(ShareHead):
+    """The tenants that you may see, each after its parent."""
+
     tenants: list[TenantShareReply]
 
 
@@ -153,7 +158,7 @@ class DifferenceReply(TypedDict):
     notes: list[str]
 
 
-class _ComparedWaits(TypedDict):
+class ComparedWaits(TypedDict):
     """Waits of some jobs on both sides."""
 
     jobs: int
@@ -163,14 +168,20 @@ class _ComparedWaits(TypedDict):
     wait_p95_ms: Pair
 
 
-class ComparedReply(_ComparedWaits):
+class ComparedReply(ComparedWaits):
     """Waits of some tenants' jobs on both sides."""
 
     tenant: str
-    changed: NotRequired[bool]
 
 
-class ComparedSizeReply(_ComparedWaits):
+class ComparedTenantReply(ComparedReply):
+    """Waits of the jobs of one tenant and those below on both sides."""
+
+    changed: bool
+    """Whether the change names the tenant."""
+
+
+class ComparedSizeReply(ComparedWaits):
     """Waits of jobs of one size on both sides."""
 
     size: str
@@ -185,15 +196,15 @@ class CheckReply(TypedDict):
     simulated_mean_ms: int | None
 
 
-class PreviewReply(TypedDict):
-    """What a configuration would have done to the recorded jobs."""
+class PreviewFigures(TypedDict):
+    """The figures of a preview; of a pair, as it is and as it would be."""
 
     from_ms: int
     until_ms: int
     jobs: int
     live: int
     all: ComparedReply
-    tenants: list[ComparedReply]
+    tenants: list[ComparedTenantReply]
     sizes: list[ComparedSizeReply]
     """From the smallest jobs to the largest; sizes of which no job was recorded are left out."""
     utilisation: Pair
@@ -203,5 +214,10 @@ class PreviewReply(TypedDict):
     unfinished: list[int]
     check: CheckReply
     cpu_s: float
+
+
+class PreviewReply(PreviewFigures):
+    """What a configuration would have done to the recorded jobs."""
+
     sentence: str
     notes: list[str]

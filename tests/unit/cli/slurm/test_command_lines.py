@@ -4,12 +4,15 @@ import os
 import socket
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 from gpuyard.cli import run
+from gpuyard.cli.slurm.commands import sstat
 from gpuyard.cli.slurm.language.getopt import Grammar, parse_option_table, read
 from gpuyard.cli.slurm.language.stopping import Stop
+from gpuyard.wire.endpoints import JOB
 from harness.patience import patient
 
 GRAMMAR = Grammar(
@@ -139,3 +142,10 @@ def test_help_fits_a_terminal_and_is_as_it_was_elsewhere(
     fitted = lines()
     assert max(map(len, fitted)) <= 80
     assert " ".join(whole).split() == " ".join(fitted).split()
+
+
+def test_sstat_of_an_array_asks_for_a_task(answering_yard: Any) -> None:
+    answering_yard({JOB: {"id": 7, "label": "7", "state": "RUNNING", "array": True, "jobs": []}})
+
+    with pytest.raises(Stop, match="7 is an array; name one of its tasks, as in: sstat 7_0"):
+        sstat.run(["-j", "7"])

@@ -86,7 +86,8 @@ def fields() -> list[str]:
     """Names of the data, for a table without rows."""
     from gpuyard.wire.replies.jobs import ListedJob
 
-    return [*ListedJob.__annotations__, *_USED]
+    always = [name for name in ListedJob.__annotations__ if name in ListedJob.__required_keys__]
+    return [*always, *_USED]
 
 
 def _print(found: list[Any], output: Output, wanted: str) -> None:

@@ -64,6 +64,8 @@ def _say_why(yard: "Client", job: str) -> None:
     from gpuyard.cli.terminal.streams import print_aside
 
     found = yard.job(job, explain=False)
+    if "array" in found:
+        return
     why = f": {found['reason']}" if found["reason"] else ""
     began = "has written nothing" if found["started_ms"] else "has not begun"
     print_aside(f"job {found['label']} {began}; it is {found['state']}{why}")

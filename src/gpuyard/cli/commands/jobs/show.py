@@ -68,7 +68,7 @@ def _for_reader(text: str) -> str:
 def _show(job: str, output: Output) -> None:
     with open_client() as yard:
         found = yard.job(job)
-        ran = not found.get("array") and found["started_ms"] and output is not Output.CSV
+        ran = "array" not in found and found["started_ms"] and output is not Output.CSV
         told = _curves(yard, job) if ran else None
     from gpuyard.cli.listings.tables import print_records, write_document
 

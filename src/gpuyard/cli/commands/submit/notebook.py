@@ -115,7 +115,8 @@ def _opened(yard: Client, job: str, port: int, *, any_port: bool) -> int:
             # It has ended, and has said why.
             if teller.ident is not None:
                 teller.join(5.0)
-    return int(yard.job(job, explain=False)["exit_code"] or 0)
+    ended = yard.job(job, explain=False)
+    return 0 if "array" in ended else ended["exit_code"] or 0
 
 
 def _listener(port: int, any_port: bool) -> Any:

@@ -159,7 +159,8 @@ def _measured(yard: Client, lines: Sequence[f.SacctLine]) -> list[f.SacctLine]:
     for line in lines:
         label = line.job.label
         if label not in taken:
-            taken[label] = yard.job(label, explain=False).get("used") or {}
+            view = yard.job(label, explain=False)
+            taken[label] = {} if "array" in view else view.get("used", {})
         used = taken[label]
         peak_mib = used.get("memory_mib") or used.get("process_mib")
         found.append(line._replace(peak_mib=peak_mib if line.step else None, cpu_s=used.get("cpu_s")))

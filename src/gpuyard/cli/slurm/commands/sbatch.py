@@ -247,7 +247,7 @@ def _waited(yard: Client, label: str) -> int:
     while True:
         job = yard.job(label, explain=False)
         if job["state"] not in ("PENDING", "RUNNING", "SUSPENDED"):
-            tasks: Sequence[Any] = job["jobs"] if job.get("array") else [job]
+            tasks: Sequence[Any] = job["jobs"] if "array" in job else [job]
             return max([task["exit_code"] or int(task["state"] != "COMPLETED") for task in tasks])
         time.sleep(pause_s)
         pause_s = min(_PAUSE_MAX_S, pause_s * 1.5)

@@ -97,7 +97,7 @@ def _jobs(yard: Client, names: Sequence[str]) -> list[list[str]]:
             raise Stop("slurm_load_jobs error: Invalid job id specified") from None
         tasks = (
             [yard.job(each["label"], explain=False) for each in found["jobs"]]
-            if found.get("array")
+            if "array" in found
             else [found]
         )
         for each in tasks:

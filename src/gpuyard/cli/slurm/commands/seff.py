@@ -35,7 +35,7 @@ def run(words: Sequence[str]) -> int:
             if refusal.status != 404:
                 raise
             raise Stop("Job not found.") from None
-        if found.get("array"):
+        if "array" in found:
             raise make_stop(
                 "seff", f"{wanted.label} is an array; name one of its tasks, as in: seff {wanted.label}_0"
             )

@@ -201,7 +201,8 @@ def _check_ids(yard: Client, ids: list[WantedJobs], jobs: list[SlurmJob], now_ms
             raise
         raise Stop("slurm_load_jobs error: Invalid job id specified") from None
     # Slurm forgets a job a while after its end; so does this `squeue`.
-    if (found.get("ended_ms") or now_ms) < now_ms - _ENDED_MS:
+    ended_ms = None if "array" in found else found["ended_ms"]
+    if (ended_ms or now_ms) < now_ms - _ENDED_MS:
         raise Stop("slurm_load_jobs error: Invalid job id specified")
 
 
@@ -210,7 +211,8 @@ def _guess(yard: Client, jobs: list[SlurmJob]) -> None:
     for job in jobs[:100]:
         if not job.begin_ms and job.reason in ("Resources", "Priority", "None"):
             with suppress(Refused):
-                job.start_guess_ms = yard.job(job.label).get("expected_start_ms") or 0
+                found = yard.job(job.label)
+                job.start_guess_ms = 0 if "array" in found else found.get("expected_start_ms") or 0
 
 
 def _sorted(jobs: list[SlurmJob], keys: str) -> list[SlurmJob]:

@@ -91,6 +91,10 @@ def _line(yard: Client, wanted: WantedJobs) -> SstatLine:
         raise Stop("sstat: error: Invalid job id specified") from None
     if job["state"] not in ("RUNNING", "SUSPENDED"):
         raise Stop(f"sstat: error: no steps running for job {wanted.label}")
+    if "array" in job:
+        raise make_stop(
+            "sstat", f"{wanted.label} is an array; name one of its tasks, as in: sstat {wanted.label}_0"
+        )
     usage = measure_job(job["id"], job["started_ms"] or 0)
     if usage is None:
         where = ", ".join(dict.fromkeys(job["nodes"]))
