@@ -22,6 +22,9 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "console"
 BUILT = ROOT / "src" / "gpuyard" / "console"
 STAMP = BUILT / "stamp"
+TYPES = SOURCE / "src" / "wire.ts"
+RECORD = ROOT / "tests" / "golden" / "api.json"
+"""The description of the API, of which `console_types.py` makes the types. None of them is in what is built."""
 FAILED = ROOT / "build" / "console.failed"
 AGAIN_S = 3600
 """Without an index, how long it is not tried again by itself."""
@@ -36,7 +39,11 @@ class CannotBuild(Exception):
 def key() -> str:
     """What the console is built of."""
     found = hashlib.sha256(Path(__file__).read_bytes())
-    names = [path for path in SOURCE.rglob("*") if "node_modules" not in path.parts and path.is_file()]
+    names = [
+        path
+        for path in SOURCE.rglob("*")
+        if "node_modules" not in path.parts and path != TYPES and path.is_file()
+    ]
     for path in sorted(names):
         found.update(f"{path.relative_to(SOURCE)}\0".encode() + path.read_bytes())
     return found.hexdigest()
@@ -91,6 +98,8 @@ def install() -> None:
 def build() -> None:
     """Build it, and put it in its place at once."""
     install()
+    if RECORD.exists():
+        run(sys.executable, str(ROOT / "scripts" / "console_types.py"))
     program, _ = node()
     made = BUILT.with_name(f".console-{os.getpid()}")
     try:

@@ -1,5 +1,7 @@
 // The yard over HTTP, as the person that is signed in: one half of the session is a cookie, the other is kept here.
 
+import type { Bodies, Fault, ProblemReply, Replies } from "./wire";
+
 const KEY = "yard-page:" + location.pathname;
 
 /** An answer that is not what was asked for: what is wrong, and what to do. */
@@ -8,7 +10,7 @@ export class Refused extends Error {
     readonly status: number,
     message: string,
     readonly hint = "",
-    readonly errors: { field: string; detail: string }[] = [],
+    readonly errors: Fault[] = [],
   ) {
     super(message);
   }
@@ -70,7 +72,7 @@ async function send(path: string, init: RequestInit = {}, token = ""): Promise<R
   }
   heard.yard(!UNANSWERED.includes(answer.status));
   if (answer.ok) return answer;
-  let told: { detail?: string; hint?: string; errors?: { field: string; detail: string }[] } = {};
+  let told: Partial<ProblemReply> = {};
   try {
     told = await answer.json();
   } catch {
@@ -79,8 +81,26 @@ async function send(path: string, init: RequestInit = {}, token = ""): Promise<R
   throw new Refused(answer.status, told.detail ?? `the yard answered ${answer.status}`, told.hint, told.errors);
 }
 
-export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
-  return (await send("api/v1" + path, { signal })).json();
+type Values = Record<string, string | number | null | undefined>;
+type Calls = keyof Replies;
+type Got<Call> = Call extends `GET ${infer Path}` ? Path : never;
+/** What can be asked for, as the description of the API has it: with the names of values in braces. */
+export type Gets = Got<Calls>;
+export type Reply<Path extends Gets> = Replies[`GET ${Path}`];
+type Body<Call extends Calls> = Call extends keyof Bodies ? Bodies[Call] : undefined;
+
+/** A path with values in their places, and the others as the query; one that is empty is left out. */
+function address(path: string, values: Values): string {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(values)) {
+    if (path.includes(`{${name}}`)) path = path.split(`{${name}}`).join(encodeURIComponent(value ?? ""));
+    else if (value !== undefined && value !== null && value !== "") query.set(name, String(value));
+  }
+  return "api/v1" + path + (query.size ? `?${query}` : "");
+}
+
+export async function get<Path extends Gets>(path: Path, values: Values = {}, signal?: AbortSignal): Promise<Reply<Path>> {
+  return (await send(address(path, values), { signal })).json();
 }
 
 /** A WebSocket below the page. It cannot have headers: the key goes with the protocols that are offered. */
@@ -98,31 +118,33 @@ export async function text(path: string): Promise<{ text: string; next: string }
   return { text: await answer.text(), next: answer.headers.get("x-next-cursor") ?? "" };
 }
 
-export async function post<T>(
-  path: string,
-  body?: unknown,
-  headers: Record<string, string> = {},
-  signal?: AbortSignal,
-  method = "POST",
-): Promise<T> {
+/** Ask for something to be done: the method and the path, the values of the path, and the body if it takes one. */
+export async function call<Call extends Exclude<Calls, `GET ${string}`>>(
+  what: Call,
+  values: Values = {},
+  body?: Body<Call>,
+  { headers = {}, signal }: { headers?: Record<string, string>; signal?: AbortSignal } = {},
+): Promise<Replies[Call]> {
+  const [method, path] = what.split(" ");
   const init: RequestInit = { method, headers, signal };
   if (body !== undefined) {
     init.body = JSON.stringify(body);
     init.headers = { ...headers, "Content-Type": "application/json" };
   }
-  return (await send("api/v1" + path, init)).json();
+  return (await send(address(path, values), init)).json();
 }
 
 /** Trade a code for a session of this browser. */
 export async function signIn(code: string): Promise<void> {
-  const made = await post<{ key: string }>("/login/browser", { code, path: base });
+  const made = await call("POST /login/browser", {}, { code, path: base });
   keep(made.key);
 }
 
 /** The same with a token, which is not kept. */
 export async function signInWithToken(token: string): Promise<void> {
   const answer = await send("api/v1/login/codes", { method: "POST" }, token);
-  await signIn((await answer.json()).code);
+  const made: Replies["POST /login/codes"] = await answer.json();
+  await signIn(made.code);
 }
 
 export type Told = { event: string; data: any; id: string };

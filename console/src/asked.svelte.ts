@@ -1,7 +1,7 @@
 // Questions to the yard that are put again and again while somebody looks, or a moment after the last key.
 
 import { untrack } from "svelte";
-import { get } from "./api";
+import { get, type Gets, type Reply } from "./api";
 import { session } from "./session.svelte";
 
 const EVERY_MS = 5000;
@@ -42,21 +42,26 @@ export function soon(ask: (signal: AbortSignal) => Promise<void>, refused: (erro
   };
 }
 
-export class Asked<Reply> {
-  reply = $state.raw<Reply | null>(null);
+export class Asked<Path extends Gets> {
+  reply = $state.raw<Reply<Path> | null>(null);
   error = $state.raw<unknown>(null);
-  #path = "";
+  #path: Path;
+  #values: Record<string, string> = {};
+
+  constructor(path: Path) {
+    this.#path = path;
+  }
 
   /** Ask until the function that is returned is called. */
-  watch(path: string): () => void {
-    if (this.#path !== path) this.reply = this.error = null;
-    this.#path = path;
+  watch(values: Record<string, string> = {}, path: Path = this.#path): () => void {
+    if (this.#path !== path || JSON.stringify(values) !== JSON.stringify(this.#values)) this.reply = this.error = null;
+    [this.#path, this.#values] = [path, values];
     return again((signal) => this.ask(signal), EVERY_MS);
   }
 
   async ask(signal?: AbortSignal): Promise<void> {
     try {
-      this.reply = await get<Reply>(this.#path, signal);
+      this.reply = await get(this.#path, this.#values, signal);
       this.error = null;
     } catch (problem) {
       if (signal?.aborted) return;

@@ -1,16 +1,8 @@
 // Curves of a job as they are drawn: which come first, what they are called, and what their points stand for.
 
 import { words } from "./format";
+import type { CurveReply } from "./wire";
 
-export type Told = {
-  signal: string;
-  unit: string;
-  counts: boolean;
-  estimated: boolean;
-  full: number | null;
-  times_ms: number[];
-  values: (number | null)[];
-};
 /** What was seen at a time, and since when it stands for what was; `first`: after a hole, or the very first. */
 export type Point = { since: number; at: number; value: number; first: boolean };
 
@@ -36,9 +28,9 @@ const TITLES: Record<string, string> = {
 const ALWAYS = 8;
 
 /** From top to bottom. What nobody saw is left out, and of the lesser ones what was always 0. */
-export function ordered(curves: Told[], started: number): Told[] {
+export function ordered(curves: CurveReply[], started: number): CurveReply[] {
   const order = Object.keys(TITLES);
-  const place = ({ signal }: Told) => (order.includes(signal) ? order.indexOf(signal) : order.length);
+  const place = ({ signal }: CurveReply) => (order.includes(signal) ? order.indexOf(signal) : order.length);
   return curves
     .filter((curve) => points(curve, started).some(({ value }) => place(curve) < ALWAYS || value > 0))
     .toSorted((a, b) => place(a) - place(b) || (a.signal < b.signal ? -1 : 1));
@@ -50,7 +42,7 @@ export function titleOf(signal: string): string {
 }
 
 /** The points of a curve; of a counter, by how much it rose in a second. Its rise over a hole is in none of them. */
-export function points(curve: Told, started: number): Point[] {
+export function points(curve: CurveReply, started: number): Point[] {
   const { times_ms: times, values } = curve;
   const steps = times.slice(1).map((at, index) => at - times[index]).sort((a, b) => a - b);
   const usual = steps[steps.length >> 1] ?? ALONE_MS;
@@ -70,7 +62,7 @@ export function points(curve: Told, started: number): Point[] {
 }
 
 /** A value as people say it: parts of a hundred, cores, and sizes in the unit that fits. */
-export function said(curve: Told, value: number): string {
+export function said(curve: CurveReply, value: number): string {
   const short = (number: number) => number.toLocaleString(undefined, { maximumSignificantDigits: number < 100 ? 2 : 3 });
   if (curve.unit === "‰") return `${(value / 10).toFixed(0)} %`;
   if (curve.counts && curve.unit === "mJ") return `${short(value / 1000)} W`;

@@ -37,9 +37,7 @@ export class Etas {
         if (label === undefined) return;
         this.#asked.set(label, Date.now());
         try {
-          const reply = await get<{ starts_by_ms: { p50: number | null } | null; bound_ms: number | null }>(
-            `/jobs/${encodeURIComponent(label)}/eta`,
-          );
+          const reply = await get("/jobs/{id}/eta", { id: label });
           const half = reply.starts_by_ms?.p50 ?? null;
           const atMs = half ?? reply.bound_ms;
           this.found.set(label, atMs ? { atMs, likely: half !== null } : null);

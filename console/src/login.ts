@@ -1,16 +1,15 @@
 // Login at the yard's identity provider: authorization code with PKCE. The page may ask no other host than its own, so
 // the browser goes to the provider as a whole and comes back here, and the yard trades the code.
 
-import { base, get, post, Refused, signInWithToken } from "./api";
+import { base, call, get, Refused, signInWithToken } from "./api";
 
 const KEPT = "yard-login:" + location.pathname;
 
-type Provider = { url: string; client_id: string; scopes: string };
 type Begun = { state: string; verifier: string; nonce: string };
 
 /** The host of the identity provider; empty: this yard has none. */
 export async function provider(): Promise<string> {
-  const ways = await get<{ oidc: { issuer: string } | null }>("/login");
+  const ways = await get("/login");
   return ways.oidc ? new URL(ways.oidc.issuer).host : "";
 }
 
@@ -18,7 +17,7 @@ export async function provider(): Promise<string> {
 export async function leave(): Promise<void> {
   if (!crypto.subtle)
     throw new Refused(0, "this browser logs in over https alone", "In a terminal, `yard open` signs it in.");
-  const where = await get<Provider>("/login/provider");
+  const where = await get("/login/provider");
   const begun: Begun = { state: random(), verifier: random(), nonce: random() };
   sessionStorage.setItem(KEPT, JSON.stringify(begun));
   const hashed = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(begun.verifier));
@@ -49,7 +48,7 @@ export async function comeBack(): Promise<void> {
   const code = told.get("code");
   if (!code) throw new Refused(0, `not logged in: ${told.get("error_description") ?? told.get("error") ?? "no code"}`);
   const { verifier, nonce } = begun;
-  const made = await post<{ secret: string }>("/login/oidc/code", { code, verifier, nonce, redirect_uri: here() });
+  const made = await call("POST /login/oidc/code", {}, { code, verifier, nonce, redirect_uri: here() });
   await signInWithToken(made.secret);
 }
 

@@ -25,8 +25,6 @@ export function hidden(row: Row): boolean {
   return !row.submitted_ms;
 }
 
-type Listed = { seq: number; running: number; waiting: number; set_aside: number; columns: string[]; rows: any[][] };
-
 const MOST = 20_000;
 const BEHIND = 2 ** 40;
 const BACK_MS = 1500;
@@ -77,7 +75,7 @@ class LiveQueue {
         this.live = true;
         await follow(`/changes?after=${seq}`, (told) => this.#heed(told.event, told.data), signal);
         // A stream that ends by itself is asked for again: the session may have ended, which /me tells.
-        await get("/me", signal);
+        await get("/me", {}, signal);
       } catch (error) {
         if (signal.aborted) return;
         this.live = false;
@@ -89,7 +87,7 @@ class LiveQueue {
   }
 
   async #load(signal: AbortSignal): Promise<number> {
-    const found = await get<Listed>(`/queue?limit=${MOST}`, signal);
+    const found = await get("/queue", { limit: MOST }, signal);
     this.#columns = found.columns;
     const rows = found.rows.map((values) => this.#row(values));
     // Those that are shown and went while nobody followed are touched too.

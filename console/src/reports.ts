@@ -1,13 +1,20 @@
 // Reports that have no page of their own have a table; what is said here of some of them puts columns in order. Tenants
 // and Money have pages, and stand here for their place among the others.
 
+import type { Gets, Reply } from "./api";
 import type { Place } from "./router.svelte";
 
-export type Known = { title: string; group: string; columns?: string[]; titles?: Record<string, string>; note?: string; empty?: string };
+/** What is said of a report; columns and titles are of fields that it has. */
+type Told<Field extends string> = { title: string; group: string; columns?: Field[]; titles?: { [name in Field]?: string }; note?: string; empty?: string };
+export type Known = Told<string>;
+type RowOf<Value> = Value extends (infer Row)[] ? (Row extends object ? Row : never) : never;
+type Keys<Of> = Of extends object ? keyof Of & string : never;
+/** The fields of a report and of its rows. */
+type Fields<Of> = Keys<Of> | Keys<RowOf<Of[keyof Of]>>;
 const NO_NODES = "This yard has no nodes yet. They are described in yard.yaml.";
 
-export const REPORTS: Record<string, Known> = {
-  nodes: { title: "Nodes", group: "fleet", columns: ["name", "cluster", "pool", "rack", "state", "gpu_model", "gpus", "gpus_free", "cpus_free", "memory_mib_free", "jobs", "why"], empty: NO_NODES },
+const REPORTED = {
+  nodes: { title: "Nodes", group: "fleet", columns: ["name", "cluster", "pool", "state", "gpu_model", "gpus", "gpus_free", "cpus_free", "memory_mib_free", "jobs", "why"], empty: NO_NODES },
   gpus: { title: "GPUs", group: "fleet", columns: ["node", "cluster", "gpu", "gpu_model", "busy_pct", "memory_used_mib", "memory_mib", "power_w", "temperature_c", "price_micro_usd_h", "jobs"], empty: NO_NODES },
   topology: { title: "Links", group: "fleet", note: "The links lead to GPU 0, 1, 2 and so on of the same node, in the words of nvidia-smi topo -m: NV is NVLink, X the GPU itself.", empty: NO_NODES },
   mig: { title: "Slices", group: "fleet", titles: { whole_gpus: "GPUs kept whole:" }, note: "Each size is shown with the number of memory slots that it takes.", empty: "No node has GPUs that can be cut into slices (MIG)." },
@@ -21,7 +28,8 @@ export const REPORTS: Record<string, Known> = {
   "cost/savings": { title: "Savings", group: "money" },
   efficiency: { title: "Efficiency", group: "money", titles: { label: "job", gpus: "GPUs a task" }, empty: "No job that you may see has started yet." },
   audit: { title: "Audit", group: "", columns: ["at_ms", "who", "what", "about", "tenant"] },
-};
+} satisfies { [Path in Gets as Path extends `/${infer Name}` ? Name : never]?: Told<Fields<Reply<Path>>> };
+export const REPORTS: Record<string, Known> = REPORTED;
 
 /** The report that a place stands for; empty: none. */
 export function reportOf({ page, rest }: Place): string {

@@ -1,11 +1,12 @@
 // The request that would submit a job again, with every field that it has; a remedy changes some of them.
 
-import { get, post } from "./api";
+import { call, get } from "./api";
+import type { RequestReply } from "./wire";
 
-export type Fields = Record<string, any>;
+export type Fields = RequestReply["request"];
 
 export async function requestOf(label: string): Promise<Fields> {
-  return (await get<{ request: Fields }>(`/jobs/${encodeURIComponent(label)}/request`)).request;
+  return (await get("/jobs/{id}/request", { id: label })).request;
 }
 
 /** A key of our own for one submission: sent twice, it is taken once. */
@@ -14,12 +15,12 @@ export function onceKey(): string {
 }
 
 export async function submit(request: Fields, key = onceKey()): Promise<string> {
-  return (await post<{ label: string }>("/jobs", request, { "Idempotency-Key": key })).label;
+  return (await call("POST /jobs", {}, request, { headers: { "Idempotency-Key": key } })).label;
 }
 
 /** Submit a job with some fields changed; the old one goes once the new one is accepted. */
 export async function submitInstead(label: string, changed: Fields): Promise<string> {
   const made = await submit({ ...(await requestOf(label)), ...changed });
-  await post(`/jobs/${encodeURIComponent(label)}/cancel`);
+  await call("POST /jobs/{id}/cancel", { id: label });
   return made;
 }

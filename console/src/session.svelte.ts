@@ -1,23 +1,16 @@
 // Who is signed in, whether the yard answers, and questions before large gestures.
 
-import { forgetKey, get, heard, keyChanged, post, Refused, takeKey, whenKeyChanges } from "./api";
+import { call, forgetKey, get, heard, keyChanged, Refused, takeKey, whenKeyChanges } from "./api";
 import { learn } from "./colours";
 import { dropDrafts } from "./drafts";
+import type { MeReply } from "./wire";
 
-export type Me = {
-  user: string;
-  rights: { role: string; tenant: string }[];
-  allowed: { tenant: string; actions: string[]; own_actions: string[] }[];
-  home: string;
-  auth: boolean;
-  runs_as: string | null;
-};
 export type Question = { title: string; text: string; yes: string; bad: boolean; answer: (yes: boolean) => void };
 
 const LOOK_MS = 2000;
 
 class Session {
-  me = $state.raw<Me | null>(null);
+  me = $state.raw<MeReply | null>(null);
   state = $state<"asking" | "in" | "out">("asking");
   why = $state("");
   away = $state(false);
@@ -36,9 +29,9 @@ class Session {
 
   async start(): Promise<void> {
     try {
-      this.me = await get<Me>("/me");
+      this.me = await get("/me");
       this.state = "in";
-      const found = await get<{ tenants: { tenant: string }[] }>("/tenants");
+      const found = await get("/tenants");
       learn(found.tenants.map((each) => each.tenant));
     } catch (error) {
       this.heed(error);
@@ -88,7 +81,7 @@ class Session {
     if (!takeKey()) return this.#leave("This browser was signed out on another page.");
     const before = this.me?.user;
     try {
-      this.me = await get<Me>("/me");
+      this.me = await get("/me");
       this.state = "in";
     } catch {
       // In whose name this page goes on has to be known first.
@@ -149,7 +142,7 @@ class Session {
 
   async signOut(): Promise<void> {
     try {
-      await post("/logout");
+      await call("POST /logout");
     } catch (error) {
       this.heed(error);
     }

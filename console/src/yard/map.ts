@@ -1,23 +1,14 @@
 // The map of GPUs: where each node stands, cluster by cluster and rack by rack, and how it is drawn.
 
 import { colourOf, UNNAMED } from "../colours";
+import type { GpuReply, NodeGpusReply } from "../wire";
 
-export type Cell = [used: number, tenant: string, label: string];
-export type Node = { name: string; cluster: string; rack: string; state: string; why: string; gpu_model: string; gpus: Cell[] };
-/** What a GPU does, as its driver or its collector says. */
-export type Use = {
-  node: string;
-  cluster: string;
-  gpu: number;
-  busy_pct: number | null;
-  temperature_c: number | null;
-  price_micro_usd_h: number | null;
-  jobs: { label: string; user: string; tenant: string; share: number | null; slices: string[] }[];
-};
+/** How much of a GPU is used, in thousandths, by which tenant and which job. */
+export type Cell = NodeGpusReply["gpus"][number];
 /** A slice of a GPU that is cut by MIG: its profile, where it lies as parts of the GPU's memory, and the job in it. */
 export type Slice = { profile: string; from: number; part: number; job: string };
-export type Known = { uses: Map<string, Use>; slices: Map<string, Slice[]> };
-export type Box = { node: Node; x: number; y: number; wide: number; high: number; columns: number };
+export type Known = { uses: Map<string, GpuReply>; slices: Map<string, Slice[]> };
+export type Box = { node: NodeGpusReply; x: number; y: number; wide: number; high: number; columns: number };
 export type Layout = { boxes: Box[]; heads: { text: string; x: number; y: number }[]; wide: number; high: number };
 export type View = { zoom: number; x: number; y: number; wide: number; high: number };
 export type Spot = { box: Box; gpu: number };
@@ -46,7 +37,7 @@ function sized(gpus: number): [columns: number, wide: number, high: number] {
 }
 
 /** The layout that is seen largest as a whole in a frame. */
-export function laidOut(nodes: Node[], wide: number, high: number): Layout {
+export function laidOut(nodes: NodeGpusReply[], wide: number, high: number): Layout {
   const groups = grouped(nodes);
   const tries = WIDTHS.map((times) => flowed(groups, wide * times));
   return tries.reduce((best, each) => (fitting(each, wide, high) > fitting(best, wide, high) * 1.02 ? each : best));
@@ -57,9 +48,9 @@ export function fitting(layout: Layout, wide: number, high: number): number {
   return Math.min((high - 10) / layout.high, (wide - 20) / layout.wide);
 }
 
-type Group = { head: string; racks: { name: string; nodes: Node[] }[] };
+type Group = { head: string; racks: { name: string; nodes: NodeGpusReply[] }[] };
 
-function grouped(nodes: Node[]): Group[] {
+function grouped(nodes: NodeGpusReply[]): Group[] {
   const clusters = Map.groupBy(nodes, (node) => node.cluster);
   return [...clusters.keys()].sort().map((cluster) => {
     const some = clusters.get(cluster)!;
@@ -117,7 +108,7 @@ export function spotAt(layout: Layout, view: View, px: number, py: number): Spot
   return { box, gpu: gpu < box.node.gpus.length ? gpu : -1 };
 }
 
-export function isWasted(cell: Cell, use: Use | undefined): boolean {
+export function isWasted(cell: Cell, use: GpuReply | undefined): boolean {
   return cell[0] > 0 && use !== undefined && use.busy_pct !== null && use.busy_pct < IDLE_PCT;
 }
 
@@ -128,7 +119,7 @@ export const LEGEND: Record<Exclude<By, "tenant">, [colour: string, text: string
   health: [["#6cc070", "up"], ["#e8a33d", "drained"], ["#e05a5a", "down"]],
 };
 
-function colour(by: By, node: Node, cell: Cell, use: Use | undefined, soft: string): string {
+function colour(by: By, node: NodeGpusReply, cell: Cell, use: GpuReply | undefined, soft: string): string {
   if (by === "use") return cell[0] ? (cell[0] >= 1000 ? "#4fa3e0" : "#9cc9ec") : node.state === "UP" ? "#6cc070" : soft;
   if (by === "health") return node.state === "UP" ? "#6cc070" : node.state === "DOWN" ? "#e05a5a" : "#e8a33d";
   if (by === "waste") {
@@ -143,7 +134,7 @@ function colour(by: By, node: Node, cell: Cell, use: Use | undefined, soft: stri
   return cell[1] ? colourOf(cell[1]) : UNNAMED;
 }
 
-function matching(node: Node, search: string): boolean {
+function matching(node: NodeGpusReply, search: string): boolean {
   return (
     !search ||
     `${node.name} ${node.rack} ${node.gpu_model}`.toLowerCase().includes(search) ||
@@ -204,7 +195,7 @@ export function draw(
 }
 
 /** A GPU that is cut: each slice over the slots that it has. */
-function drawSlices(surface: CanvasRenderingContext2D, x: number, y: number, slices: Slice[], use: Use | undefined, line: string): void {
+function drawSlices(surface: CanvasRenderingContext2D, x: number, y: number, slices: Slice[], use: GpuReply | undefined, line: string): void {
   surface.strokeStyle = line;
   surface.lineWidth = 0.5;
   for (const slice of slices) {

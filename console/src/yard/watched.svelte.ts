@@ -3,33 +3,16 @@
 import { get } from "../api";
 import { again } from "../asked.svelte";
 import { session } from "../session.svelte";
-import { keyOf, type Known, type Node, type Slice, type Use } from "./map";
-
-export type Overview = {
-  running: number;
-  waiting: number;
-  set_aside: number;
-  nodes_in_all: number;
-  nodes: Node[];
-  tenants: { tenant: string; gpus: number; waiting: number }[];
-};
-type Mig = {
-  nodes: {
-    node: string;
-    cluster: string;
-    slots: number;
-    sizes: Record<string, number>;
-    slices: [gpu: number, profile: string, start: number, job: string][];
-  }[];
-};
+import type { GpuReply, OverviewReply } from "../wire";
+import { keyOf, type Known, type Slice } from "./map";
 
 const EVERY_MS = 2000;
 const USES_EVERY = 5;
 
 export class WatchedYard {
-  overview = $state.raw<Overview | null>(null);
+  overview = $state.raw<OverviewReply | null>(null);
   known = $state.raw<Known>({ uses: new Map(), slices: new Map() });
-  uses = $state.raw<Use[]>([]);
+  uses = $state.raw<GpuReply[]>([]);
   error = $state.raw<unknown>(null);
   #turn = 0;
 
@@ -40,7 +23,7 @@ export class WatchedYard {
 
   async #look(): Promise<void> {
     try {
-      this.overview = await get<Overview>("/overview");
+      this.overview = await get("/overview");
       if (this.#turn++ % USES_EVERY === 0) await this.#uses();
       this.error = null;
     } catch (problem) {
@@ -50,7 +33,7 @@ export class WatchedYard {
   }
 
   async #uses(): Promise<void> {
-    const [found, mig] = await Promise.all([get<{ gpus: Use[] }>("/gpus"), get<Mig>("/mig")]);
+    const [found, mig] = await Promise.all([get("/gpus"), get("/mig")]);
     const uses = new Map(found.gpus.map((each) => [keyOf(each.cluster, each.node, each.gpu), each]));
     const slices = new Map<string, Slice[]>();
     for (const node of mig.nodes)
