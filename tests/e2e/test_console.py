@@ -286,6 +286,22 @@ def test_submit_again_drops_no_field(page: Any) -> None:
     assert first == second
 
 
+def test_an_array_is_shown_and_cancelled_as_one(page: Any) -> None:
+    done = page.box("submit", "--gpus", 1, "--tenant", "research", "-t", "1h", "--array", "0-5", "--name", "sweep",
+                    "--", "sleep", "600")  # fmt: skip
+    assert 0 == done.code, done.err
+    page.box.wait("1_0", "RUNNING")
+    opened(page)
+    go(page, "job/1")
+    page.get_by_role("heading", name="1 sweep").wait_for()
+    page.get_by_role("row").filter(has_text="1_5").wait_for()
+    page.get_by_role("button", name="Cancel").click()
+    said = page.get_by_role("dialog").inner_text()
+    assert ("Its tasks that wait leave the queue" in said, False) == (True, "NaN" in said)
+    sure(page, "Cancel")
+    page.get_by_text("cancelled").first.wait_for()
+
+
 def test_a_code_signs_in_once(page: Any) -> None:
     used = opened(page)
     assert "open/" not in page.evaluate("location.href")
