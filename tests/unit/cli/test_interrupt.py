@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -31,8 +32,19 @@ def long_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def used_cpu_s(pid: int) -> float:
+    """The CPU time of a process and of those that it has started."""
+    ticks = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            if str(pid) in (stat.parent.name, fields[1]):
+                ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def interrupted(after_cpu_s: float, *words: object) -> tuple[int, str, str]:
-    """Run a command and stop it once it has used so much CPU time."""
+    """Run a command and stop it once it and what it started have used that much CPU time."""
     running = subprocess.Popen(
         [sys.executable, "-m", "gpuyard.cli", *map(str, words)],
         stdout=subprocess.PIPE,
@@ -40,11 +52,9 @@ def interrupted(after_cpu_s: float, *words: object) -> tuple[int, str, str]:
         text=True,
         env=environment(),
     )
-    ticks = os.sysconf("SC_CLK_TCK")
     patience = Patience(WAIT_S)
     while patience and running.poll() is None:
-        user, system = Path(f"/proc/{running.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
-        if (int(user) + int(system)) / ticks >= after_cpu_s:
+        if used_cpu_s(running.pid) >= after_cpu_s:
             break
         time.sleep(0.01)
     running.send_signal(signal.SIGINT)
@@ -72,19 +82,23 @@ def test_ctrl_c_prints_what_is_done(long_trace: Path) -> None:
         "fifo",
         "--policy",
         "sjf",
+        "--policy",
+        "class",
+        "--cores",
+        2,
         "-o",
         "json",
     )
 
     assert 130 == code
-    document = json.loads(out)
-    assert ["fifo"] == list(document["policies"])
-    fifo = document["policies"]["fifo"]
-    assert fifo["interrupted"]
-    assert 0 < fifo["finished"] < JOBS
-    assert fifo["jobs"] == fifo["finished"] + fifo["timeouts"] + fifo["unfinished"] + fifo["rejected"]
-    assert "yard: interrupted: fifo got through" in err
-    assert "yard: interrupted before sjf" in err
+    begun = json.loads(out)["policies"]
+    assert ["fifo", "sjf"] == list(begun)
+    for name, told in begun.items():
+        assert told["interrupted"]
+        assert 0 < told["finished"] < JOBS
+        assert told["jobs"] == told["finished"] + told["timeouts"] + told["unfinished"] + told["rejected"]
+        assert f"yard: interrupted: {name} got through" in err
+    assert "yard: interrupted before class" in err
     assert "Traceback" not in err
 
 
