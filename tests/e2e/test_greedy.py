@@ -222,4 +222,6 @@ def test_streams_that_nobody_reads_take_what_a_user_may_have(shared: Shared, tmp
         # What is left is read on where it stood.
         got = 0
         while got < 6 * 1_000_000:
-            got += len(streams[0].recv(1 << 20))
+            piece = streams[0].recv(1 << 20)
+            assert piece, f"it was closed after {got} bytes"
+            got += len(piece)

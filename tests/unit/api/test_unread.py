@@ -269,3 +269,13 @@ def test_a_stream_waits_for_room_for_its_next_piece() -> None:
         assert MIB == said[-1]
 
     asyncio.run(main())
+
+
+def test_a_piece_that_is_larger_than_all_room_of_its_user_comes_when_they_have_read_the_rest() -> None:
+    """A wide list of jobs with many dependencies each: it never went on."""
+    answers, (there, (call,)) = UserAnswers(), left(1)
+    assert None is hold(answers, call, MIB)
+    stream = answers.begin(lambda: 0)
+    assert not stream.take_room(2 * UNREAD_MAX)
+    there[0] = 0
+    assert stream.take_room(2 * UNREAD_MAX)

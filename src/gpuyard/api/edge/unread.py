@@ -102,6 +102,8 @@ class Answer:
 
     def take_room(self, size: int) -> bool:
         """Set room aside for the next piece of a stream; whether there is any now."""
+        # One piece may be larger than all that a user has: it comes when nothing else is there.
+        size = min(size, UNREAD_MAX)
         if not self._answers.has_room(self, size):
             return False
         self.expect(size)
