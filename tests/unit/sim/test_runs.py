@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 from array import array
 from dataclasses import fields, replace
 from pathlib import Path
@@ -118,6 +119,14 @@ def test_a_process_that_dies_is_no_result() -> None:
         run_all([Comparison(study, POLICIES)], cores=2)
 
 
+def test_a_process_that_never_begins_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it is sent is more than a pipe holds, so that this fails while it is sent."""
+    monkeypatch.setattr(sys, "executable", "/bin/true")
+
+    with pytest.raises(YardError, match="ended without a result"):
+        run_all(comparisons(1, 20_000), cores=2)
+
+
 def test_a_comparison_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
     kept = KeptResults(tmp_path / "kept")
     (first,) = comparisons(1)
@@ -168,7 +177,7 @@ def test_a_file_that_holds_no_result_is_not_taken_for_one(tmp_path: Path) -> Non
     (path,) = tmp_path.iterdir()
     plain = json.loads(path.read_text(encoding="utf-8"))
     del plain["wait_ms"]
-    for text in ("", json.dumps(plain)):
-        path.write_text(text, encoding="utf-8")
+    for text in ("", json.dumps(plain), "3", "[]", '"ÿ"'):
+        path.write_text(text, encoding="latin-1")
         with pytest.raises(BadInput, match="is no kept result"):
             run_all([Comparison(made.study, POLICIES[:1])], kept=KeptResults(tmp_path))

@@ -158,12 +158,15 @@ class _Worker:
             stdin=subprocess.DEVNULL,
         )
         there.close()
-        self.line.send_bytes(comparisons)
+        # Of a process that is gone already, what hears it tells.
+        with suppress(ConnectionError):
+            self.line.send_bytes(comparisons)
 
     def begin(self, run: Run) -> None:
         """Simulate this next."""
         self.run = run
-        self.line.send(run)
+        with suppress(ConnectionError):
+            self.line.send(run)
 
     def stop(self) -> None:
         """Stop the simulation; its result so far comes."""

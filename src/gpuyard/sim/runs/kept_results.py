@@ -7,6 +7,7 @@ found. Parts of other packages are known by their names alone.
 
 import hashlib
 import json
+import os
 from array import array
 from contextlib import suppress
 from dataclasses import fields
@@ -40,20 +41,21 @@ class KeptResults:
         """The result of a policy on a study; None: it is not kept."""
         path = self._path(study, spec)
         try:
-            text = path.read_text(encoding="utf-8")
+            text = path.read_bytes()
         except FileNotFoundError:
             return None
         except OSError as error:
             raise BadInput(f"{path}: cannot be read: {error.strerror}", "Choose another --keep.") from None
         try:
             return _read(json.loads(text))
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             raise BadInput(f"{path}: is no kept result", "Remove it, or choose another --keep.") from None
 
     def keep(self, study: Study, spec: PolicySpec, result: Result) -> None:
         """Write a result: a file is there whole, or not at all."""
         path = self._path(study, spec)
-        part = path.with_name(f"{path.name}.part")
+        # Two comparisons may keep the same result at the same time.
+        part = path.with_name(f"{path.name}.{os.getpid()}.part")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             part.write_text(json.dumps(_write(result)), encoding="utf-8")
