@@ -3,10 +3,23 @@
 import csv
 import io
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
+
+from gpuyard.cli.commands.foresight.comparison import publish
+from gpuyard.cli.commands.foresight.studies import NamedFleet, SeededStudy
+from gpuyard.cli.listings.listing import Output
+from gpuyard.config import Config
+from gpuyard.model import Market, Node, Pool, Settings
+from gpuyard.policies.registry import PRESETS
+from gpuyard.sim.generate import poisson
+from gpuyard.sim.study import Study
+from gpuyard.wire.endpoints import HISTORY
+from harness.answering import AnsweringYard, Answers
 
 from .conftest import EXAMPLE, Yard
 
@@ -347,3 +360,27 @@ def test_an_interrupt_before_the_first_job_ended(
     )
     assert (130, "yard: interrupted: fifo got through 0 of 4 jobs\n") == (done.code, done.err)
     assert "fifo" in done.out
+
+
+def test_seeds_of_which_one_was_cut_short_say_so_together(capsys: pytest.CaptureFixture[str]) -> None:
+    """They had the name of a policy that came to its end."""
+    pool = Pool("p", "c", Market.RESERVED, (Node("n", "c", "p", "H100", 8, 96_000, 1 << 20),))
+    fleet, made = NamedFleet("", Config(Settings(), (pool,), PRESETS, {}), [PRESETS["fifo"]]), []
+    for seed in (0, 1):
+        study = Study(poisson(20, 8, 0.5, seed), [pool], Settings())
+        study.add(replace(study.simulate(PRESETS["fifo"]), interrupted=seed == 1))
+        made.append(SeededStudy(study, fleet, seed, f"seed {seed}"))
+
+    publish(made, Output.TABLE, None)
+    rows = capsys.readouterr().out.splitlines()
+    assert ["policy", "fifo (interrupted)"] == [row.partition("  ")[0] for row in rows[:2]]
+
+
+def test_all_seeds_are_of_one_past(yard: Yard, answering_yard: Callable[[Answers], AnsweringYard]) -> None:
+    """It was read once for each, and had more jobs each time."""
+    job = {"submitted_ms": 1, "started_ms": 1_000, "ended_ms": 9_000, "gpus_per_task": "1", "tasks": 1}
+    there = answering_yard({HISTORY: {"jobs": [{**job, "tenant": "t"}], "next_cursor": None}})
+    words = ("simulate", "--history", "1d", "--gpus", 8, "--seed", 0, "--seed", 1, "-o", "json")
+    studies = json.loads(yard(*words).out)["studies"]
+    assert [1, 1] == [each["trace"]["jobs"] for each in studies]
+    assert 1 == len(there.asked_of(HISTORY))

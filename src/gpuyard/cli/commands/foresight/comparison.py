@@ -225,7 +225,7 @@ def _listing_of_many(told: Sequence[ToldStudy], sizes: SizeRanges) -> Listing:
 
 
 def _together(same: Sequence[ToldStudy], sizes: SizeRanges) -> list[tuple[Result, Summary]]:
-    """The seeds of a fleet taken together, of each policy that came to an end in all of them."""
+    """The seeds of a fleet taken together, of each policy that began in all of them."""
     if len(same) == 1:
         return list(zip(same[0].results, same[0].summaries, strict=True))
     found = []
@@ -238,7 +238,8 @@ def _together(same: Sequence[ToldStudy], sizes: SizeRanges) -> list[tuple[Result
         ]
         if len(pairs) == len(same):
             results, summaries = [result for result, _ in pairs], [summary for _, summary in pairs]
-            found.append((results[0], summarise_together(results, summaries, sizes)))
+            summary = summarise_together(results, summaries, sizes)
+            found.append((replace(results[0], interrupted=summary["interrupted"]), summary))
     return found
 
 

@@ -1,6 +1,7 @@
 """`yard simulate`: what would these policies have made of that history?"""
 
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -213,9 +214,12 @@ def simulate(
     if report is not None:
         comparison.check(report, alone=len(fleets) * len(set(seeds)) == 1)
 
+    # Nothing of it is drawn, and it grows: all seeds are of one past.
+    past = cache(own_past.read_trace)
+
     def read_trace(drawn: int) -> "Trace":
         if trace is None:
-            return own_past.read_trace(history)
+            return past(history)
         return traces.load(
             trace, format.value if format else None, seed=drawn, strict=strict, gpus_per_node=gpus_per_node,
             processors_per_gpu=processors_per_gpu, models=keep_gpu_models, cpu_jobs=keep_cpu_jobs,
