@@ -1,1 +1,1 @@
-"""Work beside the loop: what is removed, what is kept free, what is filled again."""
+"""Work beside the loop: what is measured enters the log, logs are sent on, a long log is read ahead."""
