@@ -149,7 +149,12 @@ SeedsOption = Annotated[
 ]
 CoresOption = Annotated[
     int | None,
-    Option("--cores", metavar="N", min=1, help="How many simulations at a time. Default: one per core."),
+    Option(
+        "--cores",
+        metavar="N",
+        min=1,
+        help="How many simulations at a time. Default: one per core; with fewer than 5,000 jobs in all, one.",
+    ),
 ]
 KeepOption = Annotated[
     Path | None,
