@@ -132,8 +132,7 @@ class Previews:
         until_ms, page = self.now_ms(), self.limits.page
         from_ms = until_ms - days * DAY_MS
         with suppress(BrokenPipeError, ConnectionResetError):
-            header = await self.in_thread(self._header, proposal, changed, from_ms, until_ms)
-            await _send(pipe, pickle.dumps({**header, "sizes": sizes}))
+            await _send(pipe, await self.in_thread(self._header, proposal, changed, from_ms, until_ms, sizes))
             before: tuple[int, int] | None = None
             sent = 0
             while True:
@@ -150,20 +149,25 @@ class Previews:
             await _send(pipe, pickle.dumps(None))
             pipe.close()
 
-    def _header(self, proposal: Proposal, changed: list[str], from_ms: int, until_ms: int) -> dict[str, Any]:
+    def _header(
+        self, proposal: Proposal, changed: list[str], from_ms: int, until_ms: int, sizes: SizeRanges
+    ) -> bytes:
         replica = self.replica
         with replica.lock:
             replica.catch_up()
             plain = dump(replica.state)
             live = replica.store.configs.version()
-        return {
-            "state": plain,
-            "settings": proposal.settings,
-            "changed": tuple(changed),
-            "from_ms": from_ms,
-            "until_ms": max(until_ms, from_ms + 1),
-            "since_ms": live.at_ms if live is not None else 0,
-        }
+        return pickle.dumps(
+            {
+                "state": plain,
+                "settings": proposal.settings,
+                "changed": tuple(changed),
+                "from_ms": from_ms,
+                "until_ms": max(until_ms, from_ms + 1),
+                "since_ms": live.at_ms if live is not None else 0,
+                "sizes": sizes,
+            }
+        )
 
 
 async def _send(pipe: asyncio.StreamWriter, piece: bytes) -> None:
