@@ -19,6 +19,7 @@ from gpuyard.garbage import strip_traceback
 from gpuyard.model import Event, JobSubmitted, TasksSubmitted
 from gpuyard.model.serialise import Plain
 from gpuyard.store.backend.base import Counters
+from gpuyard.store.backend.inserts import insert_rows
 from gpuyard.store.codec import Codec
 from gpuyard.store.errors import Conflict, StoreBusy, StoreError
 from gpuyard.store.schema import BLOBS, EVENTS, IDEMPOTENCY
@@ -280,11 +281,11 @@ class WriteBatch:
         if self._ahead:
             self._ahead.keep(conn, self._blobs)
         if rows:
-            conn.execute(_INSERT_BLOBS[conn.dialect.name], rows)
+            insert_rows(conn, _INSERT_BLOBS[conn.dialect.name], rows)
         if self._keys:
-            conn.execute(_INSERT_KEYS, self._keys)
+            insert_rows(conn, _INSERT_KEYS, self._keys)
         if self.events:
-            conn.execute(_INSERT_EVENTS, self.events)
+            insert_rows(conn, _INSERT_EVENTS, self.events)
 
 
 def _check_ids(events: Sequence[Event], first_id: int, ids: int) -> None:

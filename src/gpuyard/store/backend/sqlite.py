@@ -10,13 +10,11 @@ import errno
 import fcntl
 import logging
 import os
-import re
 import sqlite3
 import struct
 import time
 from collections.abc import Sequence
 from contextlib import closing, suppress
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +26,14 @@ from sqlalchemy.pool import QueuePool
 from gpuyard.errors import count_text
 from gpuyard.store.backend.base import COUNTER_ROW, Backend, Counters
 from gpuyard.store.backend.examining import Examination, count_lost_commits
+from gpuyard.store.backend.inserts import driver_of, explained_by_sqlalchemy, insert_together
 from gpuyard.store.backend.leader import FileLease, Lease, LeaseHolder, find_holder
 from gpuyard.store.backend.mover import LogMover
 from gpuyard.store.errors import StoreDamaged, StoreError, StoreFull, StoreReadOnly, damaged_error
 from gpuyard.store.schema import COUNTERS
 
 _COUNTER_ROW = str(COUNTER_ROW.compile(dialect=dialect(), compile_kwargs={"literal_binds": True}))
+_SET_COUNTERS = "UPDATE counters SET next_seq = ?, next_job_id = ?, epoch = ? WHERE id = 1"
 _log = logging.getLogger(__name__)
 _KEEP_SIZE = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -74,10 +74,6 @@ _LOG_BYTES = 16_000_000
 """Of the write-ahead log: as much as the first part of its index covers, so that nothing else has to grow."""
 _LOG_PART = 16
 """Of a small file system, no more than this part."""
-_TOGETHER = (64, 16, 4, 1)
-"""Rows in one statement: few sizes, so that the driver finds its prepared form again."""
-_VALUES = re.compile(r"(?s)(INSERT [^?]* VALUES )(\([?, ]+\))([^?]*)")
-"""An insert of which all values belong to its rows."""
 _SHARED_FIRST, _SHARED_SIZE = 0x40000002, 510
 """The bytes that a reader of the database file locks: https://sqlite.org/fileformat2.html, "lock-byte page"."""
 _AGAIN_S = 0.01
@@ -164,6 +160,16 @@ class SqliteBackend(Backend):
             except sqlite3.Error as error:
                 raise DBAPIError(None, None, error) from error
 
+    def lock_counters(self, conn: Connection) -> Counters:
+        """The counter row: the transaction has locked everything already."""
+        with explained_by_sqlalchemy():
+            return Counters(*driver_of(conn).execute(_COUNTER_ROW).fetchone())
+
+    def set_counters(self, conn: Connection, counters: Counters) -> None:
+        """Write the counter row; other processes poll it."""
+        with explained_by_sqlalchemy():
+            driver_of(conn).execute(_SET_COUNTERS, counters).close()
+
     def leave_log(self) -> None:
         """The last connection that is closed removes the log with its blocks, unless another process reads then.
 
@@ -240,7 +246,8 @@ def _engine(path: Path, busy_s: float, size: int, begin: str, pragmas: tuple[str
 
     @event.listens_for(engine, "begin")
     def on_begin(conn: Connection) -> None:
-        conn.exec_driver_sql(f"BEGIN {begin}")
+        with explained_by_sqlalchemy():
+            driver_of(conn).execute(f"BEGIN {begin}").close()
 
     event.listen(engine, "do_executemany", _insert_together)
     return engine
@@ -249,22 +256,8 @@ def _engine(path: Path, busy_s: float, size: int, begin: str, pragmas: tuple[str
 def _insert_together(
     cursor: sqlite3.Cursor, statement: str, rows: Sequence[Sequence[Any]], _context: Any
 ) -> bool:
-    """Insert many rows with few statements; whether that was done.
-
-    The driver lets other threads run at every row of `executemany`, and each time it may wait for its turn: a commit
-    of a hundred rows took a hundred milliseconds while others computed.
-    """
-    found = _VALUES.fullmatch(statement)
-    if found is None:
-        return False
-    into, one, rest = found.groups()
-    done = 0
-    for size in _TOGETHER:
-        many = f"{into}{', '.join([one] * size)}{rest}"
-        while len(rows) - done >= size:
-            cursor.execute(many, [*chain.from_iterable(rows[done : done + size])])
-            done += size
-    return True
+    """Whether SQLAlchemy need not do it."""
+    return insert_together(cursor, statement, rows)
 
 
 def switch_to_wal(connection: sqlite3.Connection, busy_s: float) -> None:

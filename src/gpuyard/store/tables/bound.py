@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Table
 from sqlalchemy.dialects import postgresql, sqlite
 
 from gpuyard.store.backend.access import Writes
+from gpuyard.store.backend.inserts import insert_rows
 from gpuyard.store.schema import BLOBS
 
 R = TypeVar("R")
@@ -45,8 +46,8 @@ class BoundTable(Generic[R]):
         if not rows:
             return
         if self._blob is not None:
-            conn.execute(_INSERT_BLOBS[conn.dialect.name], [self._blob(row) for row in rows])
-        conn.execute(self._into[conn.dialect.name], [self._values(row) for row in rows])
+            insert_rows(conn, _INSERT_BLOBS[conn.dialect.name], [self._blob(row) for row in rows])
+        insert_rows(conn, self._into[conn.dialect.name], [self._values(row) for row in rows])
 
 
 Rows = Mapping[BoundTable[Any], Sequence[Any]]
