@@ -3,6 +3,7 @@
 import os
 import random
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
@@ -229,7 +230,7 @@ def test_dry_run_submission_and_log_agree(tmp_path: Path, seed: int) -> None:
             new = make_job(command=("true",), containers=(Container(image),) if image else (), **values)
             with service.replica.lock:
                 tried = answer(lambda new=new: service.requests.rehearse(PEOPLE[0], new))
-            done = answer(lambda new=new: service.requests.submit(PEOPLE[0], new).result(120))
+            done = answer(lambda new=new: service.requests.submit(PEOPLE[0], new, Future()).result(120))
             if isinstance(tried, Refusal) or isinstance(done, Refusal):
                 assert words(tried) == words(done)
                 continue

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,7 @@ class Rig:
 
     def submit(self, who: Person = ROOT, **fields: object) -> int:
         new = make_job(**{"command": ("true",), "gpus": 1, "name": "job", **fields})  # type: ignore[arg-type]
-        return self.requests.submit(who, new).result(120).first_id
+        return self.requests.submit(who, new, Future()).result(120).first_id
 
     def start(self, job_id: int, gpus: int = 1) -> None:
         self.replica.catch_up()

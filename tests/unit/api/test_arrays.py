@@ -3,13 +3,13 @@
 import asyncio
 import json
 from collections.abc import Callable
-from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
 from fastapi import Request, Response
 
 from gpuyard.api.edge.peers import PERSON
+from gpuyard.api.edge.pulse import LoopReceipt
 from gpuyard.api.edge.throttle import ARRAY_IDS, OneEach, Throttle, Turns, others_ask
 from gpuyard.api.handlers.jobs import Jobs
 from gpuyard.control.access.people import Person
@@ -22,21 +22,20 @@ class Desk:
     """Takes in jobs and answers when it is told to; notes who has how many in front of it."""
 
     def __init__(self) -> None:
-        self.waiting: list[tuple[Person, int, Future[Accepted]]] = []
+        self.waiting: list[tuple[Person, int, LoopReceipt]] = []
         self.read_up = 0
         self.most: dict[str, int] = {}
         self.requests = SimpleNamespace(submit=self._submit, read_up=lambda: None)
 
-    def _submit(self, person: Person, new: Any, _key: Any) -> "Future[Accepted]":
-        future: Future[Accepted] = Future()
-        self.waiting.append((person, new.wanted.ids, future))
-        arrays = sum([who is person and ids > ARRAY_IDS for who, ids, _future in self.waiting])
+    def _submit(self, person: Person, new: Any, receipt: LoopReceipt, _key: Any) -> LoopReceipt:
+        self.waiting.append((person, new.wanted.ids, receipt))
+        arrays = sum([who is person and ids > ARRAY_IDS for who, ids, _receipt in self.waiting])
         self.most[person.name] = max(self.most.get(person.name, 0), arrays)
-        return future
+        return receipt
 
     def answer(self) -> None:
-        for _person, ids, future in self.waiting:
-            future.set_result(Accepted(1, ids, (1,), {"id": 1}))
+        for _person, ids, receipt in self.waiting:
+            receipt.set_result(Accepted(1, ids, (1,), {"id": 1}))
         self.waiting.clear()
 
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
@@ -58,7 +59,7 @@ def submit(yard: Team, user: str, **fields: Any) -> int:
             **fields,
         }
     )
-    return int(yard.yard.requests.submit(person, new).result(10).first_id)
+    return int(yard.yard.requests.submit(person, new, Future()).result(10).first_id)
 
 
 def wish(yard: Team, verb: Verb, *ids: int) -> None:

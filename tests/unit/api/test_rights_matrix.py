@@ -8,6 +8,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -227,7 +228,7 @@ def job(yard: Team, role: str, relation: str) -> int:
 def job_as_viewer(yard: Team, name: str) -> int:
     once = Person(ADMIN.uid, ADMIN.gid, name, False, ADMIN.name, EVERYTHING)
     new = make_job(command=("true",), hold=True, name="old", tenant=f"research/{name}")
-    return yard.yard.requests.submit(once, new).result(120).first_id
+    return yard.yard.requests.submit(once, new, Future()).result(120).first_id
 
 
 def tenant_of(role: str, relation: str) -> str:

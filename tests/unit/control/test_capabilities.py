@@ -1,6 +1,7 @@
 """What an engine cannot do is in the log, and a job that needs it is refused when it is handed in."""
 
 from collections.abc import Iterator
+from concurrent.futures import Future
 
 import pytest
 
@@ -65,7 +66,7 @@ class World:
 
     def submit(self, **fields: object) -> int:
         new = make_job(**{"command": ("true",), "gpus": 1, **fields})  # type: ignore[arg-type]
-        return self.requests.submit(ROOT, new).result(10).first_id
+        return self.requests.submit(ROOT, new, Future()).result(10).first_id
 
 
 @pytest.fixture

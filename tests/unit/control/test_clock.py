@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
@@ -116,7 +117,7 @@ def running_until(here: Yard, stop: Path) -> tuple[int, int]:
     waits = f"until [ -e {stop} ]; do sleep 0.05; done"
     new = make_job(command=("sh", "-c", waits), gpus=1, name="job", cwd="/")
     began_ms = since_boot_ms()
-    job_id = here.requests.submit(find_person(os.geteuid(), os.getegid()), new).result(10).first_id
+    job_id = here.requests.submit(find_person(os.geteuid(), os.getegid()), new, Future()).result(10).first_id
     until(lambda: job_id in here.replica.state.running)
     return began_ms, job_id
 

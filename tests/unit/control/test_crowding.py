@@ -1,6 +1,7 @@
 """How many jobs of one user may wait, and that jobs that wait are counted right."""
 
 from collections import Counter
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,11 +44,11 @@ def test_so_many_jobs_of_one_user_may_wait(tmp_path: Path) -> None:
         assert "`waiting_per_user` in yard.yaml" in refusal.value.hint
         key = Idempotency("ana", "k", "h")
         two = make_job(command=("true",), gpus=1, array=(1, 2))
-        accepted = service.requests.submit(ANA, two, key).result(10)
+        accepted = service.requests.submit(ANA, two, Future(), key).result(10)
         service.submit(ANA)
         with pytest.raises(Impossible, match="10 jobs of ana wait already; a user may have 10"):
             service.submit(ANA)
-        again = service.requests.submit(ANA, two, key).result(10)
+        again = service.requests.submit(ANA, two, Future(), key).result(10)
         assert (accepted.first_id, True) == (again.first_id, again.replayed), "it was accepted before"
         service.submit(BOB)
         service.submit(ROOT, array=tuple(range(20)))

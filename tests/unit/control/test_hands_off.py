@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ class Machine:
 
     def submit(self, **fields: Any) -> int:
         return (
-            self.requests.submit(ROOT, make_job(command=fields.pop("command", ("true",)), **fields))
+            self.requests.submit(ROOT, make_job(command=fields.pop("command", ("true",)), **fields), Future())
             .result(10)
             .first_id
         )

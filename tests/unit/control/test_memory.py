@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def yard(data: Path, *, older_log: bool = False) -> Iterator[Yard]:
 
 def submit(here: Yard, *argv: str, gpus: int = 1) -> int:
     new = make_job(command=argv, gpus=gpus, name="job", cwd="/")
-    return here.requests.submit(find_person(os.geteuid(), os.getegid()), new).result(10).first_id
+    return here.requests.submit(find_person(os.geteuid(), os.getegid()), new, Future()).result(10).first_id
 
 
 def backup(data: Path, to: Path) -> None:

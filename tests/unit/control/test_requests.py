@@ -4,6 +4,7 @@ import gc
 import json
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -175,7 +176,9 @@ def test_tenants_are_known_or_below_a_known_one(tmp_path: Path) -> None:
         with pytest.raises(Unacceptable, match="names no tenant"):
             service.submit()
         job_id = (
-            service.requests.submit(ROOT, make_job(command=("x",), tenant="research")).result(10).first_id
+            service.requests.submit(ROOT, make_job(command=("x",), tenant="research"), Future())
+            .result(10)
+            .first_id
         )
         assert 4 == job_id
 
@@ -367,12 +370,12 @@ def test_nodes_are_drained_and_taken_back(service: Rig) -> None:
 def test_a_key_that_is_used_again_does_it_once(service: Rig) -> None:
     new = make_job(command=("true",), gpus=1)
     key = Idempotency("0", "k", "h")
-    first = service.requests.submit(ROOT, new, key).result(10)
-    again = service.requests.submit(ROOT, new, key).result(10)
+    first = service.requests.submit(ROOT, new, Future(), key).result(10)
+    again = service.requests.submit(ROOT, new, Future(), key).result(10)
 
     assert (False, True, first.reply) == (first.replayed, again.replayed, again.reply)
     with pytest.raises(Conflict):
-        service.requests.submit(ROOT, new, Idempotency("0", "k", "other")).result(10)
+        service.requests.submit(ROOT, new, Future(), Idempotency("0", "k", "other")).result(10)
     assert 2 == service.submit()
 
 
@@ -388,8 +391,10 @@ def test_all_that_waits_is_written_at_once_and_a_bad_one_spoils_no_other(
         return real(batch, now_ms)
 
     with store.doing(submit=submit):
-        good = [service.requests.submit(ROOT, make_job(command=("true",), gpus=1)) for _ in range(5)]
-        bad = service.requests.submit(ROOT, make_job(command=("true",), gpus=99))
+        good = [
+            service.requests.submit(ROOT, make_job(command=("true",), gpus=1), Future()) for _ in range(5)
+        ]
+        bad = service.requests.submit(ROOT, make_job(command=("true",), gpus=99), Future())
         gate.set()
 
         assert [1, 2, 3, 4, 5] == [future.result(10).first_id for future in good]

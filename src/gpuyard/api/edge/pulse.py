@@ -1,8 +1,15 @@
-"""News for clients that watch over HTTP: one thread waits for the store, many watchers wait without a thread each."""
+"""What the event loop hears from other threads: that the log has grown, and what became of what it left to them.
+
+One thread waits for the store, and many watchers wait without a thread each. What they tell at a time wakes the loop
+once.
+"""
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 
 class AsyncNotifier:
@@ -71,3 +78,70 @@ class AsyncNotifier:
                     self._loop.call_soon_threadsafe(self._beat)
                 except RuntimeError:
                     return
+
+
+class LoopReceipt:
+    """What the event loop waits for; any thread may tell it, once, what became of it."""
+
+    __slots__ = ("_receipts", "future", "told")
+
+    def __init__(self, receipts: "Receipts", future: "asyncio.Future[Any]") -> None:
+        self._receipts = receipts
+        self.future = future
+        """Of the event loop."""
+        self.told = False
+
+    def done(self) -> bool:
+        """Whether it has been told."""
+        return self.told
+
+    def set_result(self, result: Any, /) -> None:
+        """All went well, and this came of it."""
+        self.told = True
+        self._receipts.tell(self.future, result, None)
+
+    def set_exception(self, error: BaseException, /) -> None:
+        """It went wrong, and why."""
+        self.told = True
+        self._receipts.tell(self.future, None, error)
+
+
+class Receipts:
+    """Receipts of one event loop: however many are told before it looks, they wake it once.
+
+    A future of a thread that is wrapped for the loop has locks of its own and wakes the loop by itself, which takes
+    more of the processor than to judge a job.
+    """
+
+    def __init__(self) -> None:
+        self._come: deque[tuple[asyncio.Future[Any], Any, BaseException | None]] = deque()
+        self._woken = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def expect(self) -> LoopReceipt:
+        """One more that will be told. Called in the event loop."""
+        self._loop = asyncio.get_running_loop()
+        return LoopReceipt(self, self._loop.create_future())
+
+    def tell(self, future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
+        """Send it on its way; called in any thread."""
+        self._come.append((future, result, error))
+        # What is put there after the loop has said that it looks finds this false, and wakes it again.
+        if not self._woken:
+            self._woken = True
+            assert self._loop is not None, "nothing is told that was not expected"
+            # A loop that has ended has nobody who waits.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        self._woken = False
+        while self._come:
+            future, result, error = self._come.popleft()
+            if future.done():
+                # The client has gone.
+                continue
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)

@@ -12,6 +12,7 @@ from typing import TypeVar
 from fastapi import Request, Response
 
 from gpuyard.api.edge.peers import get_asker
+from gpuyard.api.edge.pulse import Receipts
 from gpuyard.api.edge.routes import (
     Handler,
     Handlers,
@@ -50,7 +51,7 @@ from gpuyard.control.views.accounts import read_owed
 from gpuyard.engines.contract import EngineError, HasDaemonLogs
 from gpuyard.errors import YardError
 from gpuyard.model import Verb
-from gpuyard.store import Idempotency
+from gpuyard.store import Accepted, Idempotency
 from gpuyard.wire import endpoints
 from gpuyard.wire.endpoints import KEY_LENGTH_MAX, Action
 from gpuyard.wire.replies.jobs import (
@@ -148,6 +149,7 @@ class Jobs:
         self._thought = thought
         self._turns = Turns("requests about many jobs", at_once=2)
         self._arrays = OneEach()
+        self._receipts = Receipts()
 
     async def submit(self, request: Request) -> Response:
         """Accept a job. Once this answers 201 the job is on disk and will not be lost."""
@@ -169,7 +171,8 @@ class Jobs:
         await wait_for_nodes(self._yard)
         if new.wanted.dependencies:
             await run_in_thread(self._yard.requests.read_up)
-        accepted = await asyncio.wrap_future(self._yard.requests.submit(person, new, key))
+        receipt = self._yard.requests.submit(person, new, self._receipts.expect(), key)
+        accepted: Accepted = await receipt.future
         replayed = {"Idempotency-Replayed": "true"} if accepted.replayed else {}
         location = f"/api/v1/jobs/{accepted.first_id}"
         return answer(accepted.reply, 201, {"Location": location, **replayed})

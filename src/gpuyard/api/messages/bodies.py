@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from typing import Any, NoReturn
 
 from fastapi import Request
-from starlette.requests import ClientDisconnect
 
 from gpuyard.api.messages.problems import Problem
 
@@ -46,17 +45,19 @@ async def read_bytes(request: Request, most: int = BODY_BYTES_MAX) -> bytes:
         raise _too_large(most)
     parts: list[bytes] = []
     length = 0
-    try:
-        async for part in request.stream():
-            if part and not length:
-                _check_kind(request)
-            length += len(part)
-            if length > most:
-                raise _too_large(most)
-            parts.append(part)
-    except ClientDisconnect:
-        # The client has gone, and nothing was done.
-        raise Problem(400, "the request was cut off") from None
+    more = True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            # The client has gone, and nothing was done.
+            raise Problem(400, "the request was cut off")
+        part, more = message.get("body", b""), message.get("more_body", False)
+        if part and not length:
+            _check_kind(request)
+        length += len(part)
+        if length > most:
+            raise _too_large(most)
+        parts.append(part)
     return b"".join(parts)
 
 

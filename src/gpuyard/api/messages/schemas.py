@@ -66,6 +66,12 @@ def _of(name: str, **more: Any) -> Any:
     """A field of a job as the table has it."""
     says = JOB_FIELDS[name]
     examples = list(says.examples) or None
+    if says.default == {}:
+        # A default that could be changed is copied for every job, by the longest way.
+        shown: dict[str, Any] = {"default": {}}
+        return Field(
+            default_factory=dict, description=says.text, examples=examples, json_schema_extra=shown, **more
+        )
     return Field(says.default, ge=says.least, le=says.most, description=says.text, examples=examples, **more)
 
 

@@ -23,7 +23,6 @@ from gpuyard.control.admission.admit import Admitted
 from gpuyard.control.admission.wanted import NewJob, Wanted
 from gpuyard.control.refusals import Impossible
 from gpuyard.core import State
-from gpuyard.engines.contract import Recipe
 from gpuyard.model import (
     After,
     Ask,
@@ -165,27 +164,22 @@ class _Unread:
 def make_recipe_blob(new: NewJob, runs_as: RunAs) -> bytes:
     """How to run it, as the blob that is kept."""
     wanted, recipe = new.wanted, new.recipe
-    return _encoded(
-        replace(
-            recipe,
-            env=recipe.env | _array_variables(wanted.array),
-            uid=runs_as.uid,
-            gid=runs_as.gid,
-            user=runs_as.user,
-            ranks=recipe.ranks or (wanted.tasks if recipe.batch else 0),
-            asked=_original_request(wanted),
-        )
-    )
+    plain = to_plain(recipe)
+    if wanted.array:
+        plain["env"] = to_plain(recipe.env | _array_variables(wanted.array))
+    plain["uid"], plain["gid"], plain["user"] = runs_as.uid, runs_as.gid, runs_as.user
+    plain["ranks"] = recipe.ranks or (wanted.tasks if recipe.batch else 0)
+    plain["asked"] = _original_request(wanted)
+    return _encoded(plain, recipe.script)
 
 
-def _encoded(recipe: Recipe) -> bytes:
+def _encoded(plain: Plain, script: str) -> bytes:
     """As `json.dumps` writes it, so that the same recipe has the same hash in every release.
 
     Of a long script that is the longest step in which no other request is served. The faster encoder escapes neither
     DEL nor what is not ASCII; without these it writes the same.
     """
-    plain = to_plain(recipe)
-    if recipe.script.isascii():
+    if script.isascii():
         with suppress(ValueError):  # Half of a surrogate pair in another text.
             body: bytes = to_json(plain)
             if body.isascii() and b"\x7f" not in body:

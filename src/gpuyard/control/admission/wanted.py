@@ -119,7 +119,7 @@ class NewJob:
     """How to run it, as far as the request says: without an account, and without the variables of an array."""
 
 
-_WANTED = frozenset([each.name for each in fields(Wanted)])
+_WANTED = tuple([each.name for each in fields(Wanted)])
 
 
 def make_job(
@@ -133,9 +133,8 @@ def make_job(
 
     `command` is the program and its arguments, or with a script its arguments alone.
     """
-    wanted = {name: value for name, value in values.items() if name in _WANTED}
-    rest = {name: value for name, value in values.items() if name not in _WANTED}
+    wanted = {name: values.pop(name) for name in _WANTED if name in values}
     return NewJob(
         Wanted(image=containers[0].image if containers else "", **wanted),
-        Recipe(argv=command, warn_ms=warn_s * SECOND_MS, containers=containers, **rest),
+        Recipe(argv=command, warn_ms=warn_s * SECOND_MS, containers=containers, **values),
     )

@@ -26,7 +26,7 @@ from gpuyard.control.commands.observed import ObservedClusters
 from gpuyard.control.commands.wishes import Gone, Outcome, Wish, check_owner
 from gpuyard.control.projections.ledger import closed_day, first_day
 from gpuyard.control.refusals import Forbidden, Impossible, Unacceptable
-from gpuyard.control.replica.committer import Committer
+from gpuyard.control.replica.committer import Committer, R
 from gpuyard.control.replica.labels import Label, find_live, find_node, parse_label
 from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.core import State
@@ -44,7 +44,7 @@ from gpuyard.model import (
     Verb,
 )
 from gpuyard.model.units import DAY_MS
-from gpuyard.store import Accepted, Idempotency, NamedBlobs, Submission
+from gpuyard.store import Idempotency, NamedBlobs, Submission
 from gpuyard.wire.endpoints import Action
 from gpuyard.wire.replies.fleet import DrainReply
 from gpuyard.wire.replies.jobs import CheckpointReply
@@ -89,8 +89,8 @@ class RequestService:
         """
         self._replica.catch_up()
 
-    def submit(self, person: Person, new: NewJob, key: Idempotency | None = None) -> "Future[Accepted]":
-        """Hand in a job; the future's result is there when it is on disk."""
+    def submit(self, person: Person, new: NewJob, receipt: R, key: Idempotency | None = None) -> R:
+        """Hand in a job; the receipt is told, with `Accepted`, when it is on disk."""
         if self._observed is not None:
             self._observed.check(new.wanted.clusters, "submit")
         self._check_room()
@@ -108,7 +108,7 @@ class RequestService:
                 reply=lambda first_id: make_reply(new.wanted, entry.spec.tenant, person, first_id, now_ms),
             )
 
-        return self._committer.accept(make)
+        return self._committer.accept(make, receipt)
 
     def rehearse(self, person: Person, new: NewJob) -> list[Event]:
         """The events of a submission that is only tried: the same judgement, and nothing is written.

@@ -16,13 +16,13 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from gpuyard.control.refusals import Overloaded, Refusal
 from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.errors import error_text
 from gpuyard.garbage import strip_traceback
-from gpuyard.store import Accepted, Submission
+from gpuyard.store import Submission
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +38,22 @@ Arrival = Callable[[int], Submission]
 """A submission on its way: makes it, given the time, or raises why it is not taken."""
 
 
+class Receipt(Protocol):
+    """Is told what became of a ticket, in the thread that writes: a future, or something lighter."""
+
+    def done(self) -> bool:
+        """Whether it has been told already."""
+
+    def set_result(self, result: Any, /) -> None:
+        """It is on disk, and this came of it."""
+
+    def set_exception(self, error: BaseException, /) -> None:
+        """It is not written, and why."""
+
+
+R = TypeVar("R", bound=Receipt)
+
+
 class Committer:
     """The writing thread. Any thread may leave tickets."""
 
@@ -46,8 +62,8 @@ class Committer:
         self._now_ms = now_ms
         self.waiting_max = WAITING_MAX
         self._changed = threading.Condition()
-        self._arrivals: deque[tuple[Arrival, Future[Accepted]]] = deque()
-        self._errands: deque[tuple[Callable[[Draft], Any], Future[Any]]] = deque()
+        self._arrivals: deque[tuple[Arrival, Receipt]] = deque()
+        self._errands: deque[tuple[Callable[[Draft], Any], Receipt]] = deque()
         self._closed = False
         self._sizes = (0, 0)
         """How many were served by each of the last two writes."""
@@ -59,27 +75,28 @@ class Committer:
         """Begin to write."""
         self._thread.start()
 
-    def accept(self, arrival: Arrival) -> Future[Accepted]:
-        """Leave a submission; done when it is in the log, on disk."""
-        return self._leave(self._arrivals, arrival)
+    def accept(self, arrival: Arrival, receipt: R) -> R:
+        """Leave a submission; the receipt is told, with `Accepted`, when it is in the log, on disk."""
+        self._leave(self._arrivals, arrival, receipt)
+        return receipt
 
     def write(self, make: Callable[[Draft], Any]) -> "Future[Any]":
         """Leave something else to write: `make` adds to the draft, and what it returns is the future's result.
 
         If it raises, it must have added nothing.
         """
-        return self._leave(self._errands, make)
-
-    def _leave(self, line: "deque[tuple[Any, Future[Any]]]", what: Any) -> "Future[Any]":
         future: Future[Any] = Future()
+        self._leave(self._errands, make, future)
+        return future
+
+    def _leave(self, line: deque[tuple[Any, Receipt]], what: Any, receipt: Receipt) -> None:
         with self._changed:
             if self._closed:
                 raise Overloaded("the yard is stopping", "Start it again with `yard up -d`.")
             if len(self._arrivals) + len(self._errands) >= self.waiting_max:
                 raise Overloaded(f"{self.waiting_max} requests wait already", "Try again in a moment.")
-            line.append((what, future))
+            line.append((what, receipt))
             self._changed.notify()
-        return future
 
     def close(self) -> None:
         """Write what is there, then end."""
@@ -133,7 +150,7 @@ class Committer:
                 if not future.done():
                     future.set_exception(error)
 
-    def _submit(self, tickets: list[tuple[Arrival, Future[Accepted]]]) -> None:
+    def _submit(self, tickets: list[tuple[Arrival, Receipt]]) -> None:
         now_ms = self._now_ms()
         good, batch = [], []
         for arrival, future in tickets:
@@ -159,8 +176,8 @@ class Committer:
             else:
                 future.set_result(answer)
 
-    def _commit(self, tickets: list[tuple[Callable[[Draft], Any], Future[Any]]]) -> None:
-        results: list[tuple[Future[Any], Any]] = []
+    def _commit(self, tickets: list[tuple[Callable[[Draft], Any], Receipt]]) -> None:
+        results: list[tuple[Receipt, Any]] = []
 
         def make(draft: Draft) -> None:
             for errand, future in tickets:
