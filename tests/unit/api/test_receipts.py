@@ -17,20 +17,24 @@ def in_a_thread(work: Callable[[], None]) -> None:
     thread.join()
 
 
-def test_what_is_told_together_wakes_the_loop_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asyncio.run(told_together(monkeypatch))
+class CountingLoop(asyncio.SelectorEventLoop):
+    """Counts how often other threads wake it."""
+
+    wakes = 0
+
+    def call_soon_threadsafe(self, *args: Any, **kwargs: Any) -> asyncio.Handle:
+        self.wakes += 1
+        return super().call_soon_threadsafe(*args, **kwargs)
 
 
-async def told_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_told_together_wakes_the_loop_once() -> None:
+    with asyncio.Runner(loop_factory=CountingLoop) as runner:
+        runner.run(told_together())
+
+
+async def told_together() -> None:
     receipts, loop = Receipts(), asyncio.get_running_loop()
-    wakes: list[Any] = []
-    plain = loop.call_soon_threadsafe
-
-    def counted(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        wakes.append(call)
-        return plain(call, *args, **kwargs)
-
-    monkeypatch.setattr(loop, "call_soon_threadsafe", counted)
+    assert isinstance(loop, CountingLoop)
     expected = [receipts.expect() for _ in range(50)]
 
     def tell() -> None:
@@ -39,12 +43,12 @@ async def told_together(monkeypatch: pytest.MonkeyPatch) -> None:
 
     in_a_thread(tell)
     assert list(range(50)) == await asyncio.gather(*[receipt.future for receipt in expected])
-    assert 1 == len(wakes)
+    assert 1 == loop.wakes
     # What comes after the loop has looked wakes it again.
     late = receipts.expect()
     in_a_thread(lambda: late.set_result("late"))
     assert "late" == await late.future
-    assert 2 == len(wakes)
+    assert 2 == loop.wakes
 
 
 def test_a_refusal_comes_to_the_one_it_is_for() -> None:
