@@ -37,7 +37,7 @@ from gpuyard.model import (
     Settings,
     TasksSubmitted,
 )
-from gpuyard.model.serialise import to_plain
+from gpuyard.model.serialise import Plain, to_plain
 from gpuyard.model.units import DAY_MS, MILLI, SECOND_MS
 from gpuyard.quantities import span_words
 from gpuyard.wire.endpoints import Action
