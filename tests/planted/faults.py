@@ -23,6 +23,7 @@ CONTRACT = "tests/contract"
 PROMISES = "tests/contract/test_promises.py -k"
 FENCE = "tests/contract/test_local_fence.py"
 PINS = "tests/property/test_machine_pins.py"
+TURNS = "tests/unit/core/test_turns.py"
 LIFTS = "tests/unit/core/test_why.py tests/property/test_lifts.py"
 
 FAULTS = [
@@ -124,6 +125,27 @@ FAULTS = [
         "                    self.stopping = number == signal.SIGTERM\n",
         "                    self.stopping = False\n",
         "tests/unit/engines/slurm/test_node_code.py -k grace",
+    ),
+    Planted(
+        "a gang whose turn has come is left in its user's line and starves",
+        "core/state/fold.py",
+        "    state.queue.take_turns()\n",
+        "",
+        TURNS,
+    ),
+    Planted(
+        "a gang that was stopped after its turn waits for another one",
+        "core/jobs/queue.py",
+        "        if not turn_ms or boost or record.job.spec.ask.tasks == 1:\n",
+        "        if not turn_ms or boost or record.job.spec.ask.tasks == 1 or record.attempt:\n",
+        TURNS,
+    ),
+    Planted(
+        "a gang whose turn has come goes before the other teams as well",
+        "core/jobs/queue.py",
+        "        self._turned[record.id] = team\n        return team\n",
+        "        self._turned[record.id] = ROOT\n        return ROOT\n",
+        TURNS,
     ),
     Planted(
         "part of a gang is placed",

@@ -49,6 +49,8 @@ def build(file: YardFile, findings: Findings, read: Read, notes: tuple[str, ...]
     access.check_access(file.auth, paths, findings)
     findings.raise_if_any()
     policies = {**registry.PRESETS, **{name: _policy(file, name) for name in file.policies or {}}}
+    gangs = file.gangs or registry.BALANCED
+    policies = {name: registry.with_gangs(each, gangs) for name, each in policies.items()}
     if preferred := fleet.read_preferences(file):
         policies = {name: replace(each, clusters=preferred) for name, each in policies.items()}
     clusters = fleet.build_clusters(file, read)

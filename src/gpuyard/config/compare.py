@@ -14,6 +14,7 @@ from gpuyard.ledger.units import day_text
 from gpuyard.model import Budget, JobClass, NamedBudget, PolicySpec, Settings, Tenant
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import HOUR_MS, MICRO_USD, MILLI, NO_LIMIT_MS
+from gpuyard.policies.registry import find_gangs
 from gpuyard.quantities import decimal_text, duration_text, kept_text, memory_text, percent_text
 
 _NO_LIMIT = "no limit"
@@ -250,6 +251,7 @@ def _policy(policy: PolicySpec) -> dict[str, str]:
         "depth_per_tenant": str(policy.depth_per_tenant),
         "preemption": ", ".join(policy.preemption) or "none",
         "quotas": _yes(policy.quotas),
+        "gangs": find_gangs(policy) or (duration_text(policy.turn_ms) if policy.turn_ms else "none"),
         "clusters": ", ".join([f"{c.cluster} {c.preference}:{c.weight}" for c in policy.clusters]) or "none",
     }
 

@@ -34,6 +34,7 @@ from gpuyard.ledger.prices import CURRENCY
 from gpuyard.model import BudgetAction, JobClass, Market, NamedBudget, PolicySpec, Settings, Window
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.stand_in import STAND_IN_CLUSTERS, STAND_IN_GPUS, STAND_IN_MODEL
+from gpuyard.policies.registry import BALANCED, GANGS
 from gpuyard.quantities import DURATION_PATTERN, duration_text
 
 _CLASS = JobClass("")
@@ -114,6 +115,7 @@ Quota = Annotated[dict[str, QuotaPart], _QuotaMap()]
 EngineName = Annotated[str, Plain(_text(_engine)), Shown({"type": "string", "enum": list(OWN)})]
 SharersName = Annotated[str, *_choice(["one", "many"], "value", "values")]
 ActionName = Annotated[str, *_choice([each.value for each in BudgetAction], "action", "actions")]
+GangsName = Annotated[str, *_choice(list(GANGS), "value", "values")]
 MarketName = Annotated[str, *_choice([each.value for each in Market], "market", "markets")]
 
 
@@ -493,6 +495,10 @@ class YardFile(YamlMapping):
     policy: Word | None = _key("The policy in force: a preset or an entry of policies.", default="default")
     policies: Annotated[dict[Name, Annotated[PolicyEntry, _OrNothing()]], _OrNothing()] | None = _key(
         "Policies of your own, by name."
+    )
+    gangs: GangsName | None = _key(
+        "How soon a gang that waits comes by age in its team, under a policy with fair share.",
+        default=BALANCED,
     )
     auth: Annotated[AuthEntry, _OrNothing()] | None = _key(
         "The rights of people, for `yard up --auth`. Default: only tokens and the machine's own users."

@@ -143,6 +143,8 @@ class PolicySpec:
     quotas: bool = True
     clusters: tuple[ClusterPreference, ...] = ()
     """Clusters that are preferred or have a weight; the others have neither."""
+    turn_ms: int = 0
+    """With fair share: after this wait a gang comes by age, before the other jobs of its team; 0: never."""
 
 
 @dataclass(frozen=True, slots=True)

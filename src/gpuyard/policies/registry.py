@@ -3,6 +3,7 @@
 A placement may also come from an installed package, by an entry point.
 """
 
+from dataclasses import replace
 from functools import cache
 
 from gpuyard.core.fleet.placing import Placer, Ranker
@@ -11,6 +12,7 @@ from gpuyard.core.schedule.passes import Rule
 from gpuyard.core.schedule.policy import BackfillFactory, Policy
 from gpuyard.errors import YardError, quote
 from gpuyard.model import PolicySpec
+from gpuyard.model.units import HOUR_MS
 from gpuyard.policies.backfill.conservative import Conservative
 from gpuyard.policies.backfill.easy import Easy
 from gpuyard.policies.backfill.none import NoBackfill
@@ -42,14 +44,20 @@ RANKS: dict[str, Ranker] = {fgd.NAME: fgd.rank, pack.NAME: pack.rank}
 BACKFILLS: dict[str, BackfillFactory] = {part.name: part for part in (NoBackfill(), Easy(), Conservative())}
 PREEMPTIONS: dict[str, Rule] = {part.name: part for part in (Reclaim(), PreemptByClass(), PreemptLonger())}
 
+GANGS = {"patient": 24 * HOUR_MS, "balanced": 6 * HOUR_MS, "eager": HOUR_MS}
+"""How long a gang waits before it comes by age in its team, by the words of `gangs`."""
+BALANCED = "balanced"
+
 PRESETS: dict[str, PolicySpec] = {
     spec.name: spec
     for spec in (
-        PolicySpec("default", order=("class", "fair"), preemption=("reclaim", "class")),
+        PolicySpec(
+            "default", order=("class", "fair"), preemption=("reclaim", "class"), turn_ms=GANGS[BALANCED]
+        ),
         PolicySpec("fifo", order=("fifo",)),
         PolicySpec("strict-fifo", order=("fifo",), backfill="none"),
         PolicySpec("class", order=("class",), preemption=("class",)),
-        PolicySpec("fair", order=("fair",), preemption=("reclaim",)),
+        PolicySpec("fair", order=("fair",), preemption=("reclaim",), turn_ms=GANGS[BALANCED]),
         PolicySpec("sjf", order=("sjf",)),
         PolicySpec("srtf", order=("srtf",), preemption=("srtf",)),
         PolicySpec("deadline", order=("deadline",)),
@@ -90,6 +98,16 @@ def has_placement(name: str) -> bool:
     return name in PLACEMENTS
 
 
+def with_gangs(spec: PolicySpec, word: str) -> PolicySpec:
+    """The policy with another `gangs`. Without fair share there is nothing that it would change."""
+    return replace(spec, turn_ms=GANGS[word]) if FairShare.name in spec.order else spec
+
+
+def find_gangs(spec: PolicySpec) -> str:
+    """The word of `gangs` that a policy goes by; empty: none."""
+    return next((word for word, turn_ms in GANGS.items() if turn_ms == spec.turn_ms), "")
+
+
 def build(spec: PolicySpec) -> Policy:
     """The policy that a spec names. Names are checked where they are read; an unknown one here is a KeyError.
 
@@ -110,7 +128,7 @@ def build(spec: PolicySpec) -> Policy:
         after = ()
     return Policy(
         spec,
-        Order(before, bool(fair), after, bool(spec.preemption)),
+        Order(before, bool(fair), after, bool(spec.preemption), spec.turn_ms),
         PLACEMENTS[spec.placement],
         rank_by_cluster(spec.clusters, RANKS.get(spec.placement))
         if spec.clusters

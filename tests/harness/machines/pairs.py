@@ -19,6 +19,7 @@ CHOICES: dict[str, list[object]] = {
     "backfill_depth": [1_000_000, 2],
     "depth_per_tenant": [1_000_000, 1],
     "quotas": [True, False],
+    "turn_ms": [0, 5_000],
 }
 
 

@@ -224,6 +224,8 @@ class Books:
     made: dict[tuple[int, int], tuple[bool, str, int]] = field(default_factory=dict)
     """What the engine said of them: whether it is so, what went wrong, and how long it took."""
     now_ms: int = 0
+    event_ms: int = 0
+    """When the last event was."""
     seq: int = 0
     """How many events there were."""
 
@@ -341,7 +343,7 @@ class Books:
     def fold(self, event: Event) -> None:
         """Enter one event."""
         assert event.at_ms >= self.now_ms, f"time went back: {event}"
-        self.now_ms = event.at_ms
+        self.now_ms = self.event_ms = event.at_ms
         self.seq += 1
         match event:
             case ConfigSet():

@@ -153,12 +153,24 @@ class PlanCheck:
         at = names.index("fair")
         groups = [self.order_key(live, names[:at])[:-2] for live in jobs]
         assert groups == sorted(groups), f"{self.plan.examined} are out of order: {groups}"
-        for place in {(group, live.leaf) for group, live in zip(groups, jobs, strict=True)}:
-            there = [live for group, live in zip(groups, jobs, strict=True) if (group, live.leaf) == place]
+        lines = [self.line(live) for live in jobs]
+        for place in set(zip(groups, lines, strict=True)):
+            there = [
+                live for live, group, line in zip(jobs, groups, lines, strict=True) if (group, line) == place
+            ]
             keys = [self.order_key(live, names[at + 1 :]) for live in there]
             assert keys == sorted(keys), (
                 f"{place}: {[live.job.id for live in there]} are out of order: {keys}"
             )
+
+    def line(self, live: Live) -> str:
+        """In whose line a job waits: its tenant's, or its team's if it is a gang that a period has found old enough."""
+        period_ms = self.books.settings.period_ms
+        period_start_ms = self.books.event_ms // period_ms * period_ms
+        team = live.leaf.rpartition("/")[0]
+        if not team or live.boost or not self.spec.turn_ms or live.job.spec.ask.tasks == 1:
+            return live.leaf
+        return team if live.job.submitted_ms + self.spec.turn_ms <= period_start_ms else live.leaf
 
     def order_key(self, live: Live, names: Sequence[str]) -> tuple[int, ...]:
         """The smaller, the sooner."""
@@ -543,7 +555,7 @@ def check_fair_first(books: Books, spec: PolicySpec, plan: Plan, dump: dict[str,
     before = spec.order[: spec.order.index("fair")]
     waiting = books.waiting()
     first = min(check.order_key(live, before)[:-2] for live in waiting)
-    leaves = {live.leaf for live in waiting if check.order_key(live, before)[:-2] == first}
+    lines = {check.line(live) for live in waiting if check.order_key(live, before)[:-2] == first}
     usage = {row["path"]: row["usage"] for row in dump["tenants"]}
     weights = {tenant.path: tenant.weight for tenant in books.settings.tenants}
 
@@ -553,8 +565,8 @@ def check_fair_first(books: Books, spec: PolicySpec, plan: Plan, dump: dict[str,
         return (total << 16) // weights.get(path, 1), list(usage).index(path)
 
     path = ""
-    while path not in leaves:
+    while path not in lines:
         members = [p for p in usage if p and p.rpartition("/")[0] == path]
-        path = min([p for p in members if any(p in chain(leaf) for leaf in leaves)], key=key)
-    leaf = books.jobs[plan.examined[0]].leaf
-    assert leaf == path, f"{path} is served least, and {leaf} goes first"
+        path = min([p for p in members if any(p in chain(line) for line in lines)], key=key)
+    line = check.line(books.jobs[plan.examined[0]])
+    assert line == path, f"{path} is served least, and {line} goes first"

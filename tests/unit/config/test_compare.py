@@ -103,6 +103,7 @@ CLASSES: dict[str, Any] = {
 POLICIES: dict[str, Any] = {
     "name": "mine", "order": ("sjf",), "placement": "fgd", "backfill": "none", "backfill_depth": 1,
     "depth_per_tenant": 1, "preemption": ("class",), "quotas": False, "clusters": (ClusterPreference("a", 1),),
+    "turn_ms": 7,
 }  # fmt: skip
 SETTINGS: dict[str, Any] = {
     "tenants": (Tenant("a"),), "classes": (JobClass("batch", 1),), "default_class": "other",

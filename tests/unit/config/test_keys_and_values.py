@@ -10,7 +10,7 @@ DURATION = "must be a duration such as 90s, 10m, 24h, 7d or 1h30m"
 TOP_KEYS = (
     "version, clusters, gpu_models, tenants, classes, default_class, "
     "prices, currency, price_book, budgets, fairness, earmark, whole_gpus, attempts_per_user, attempts_per_node, "
-    "waiting_per_user, recipes_per_user, mps_users, partitions, accounts and 7 more"
+    "waiting_per_user, recipes_per_user, mps_users, partitions, accounts and 8 more"
 )
 
 # What is added to a valid file on line 6, and the problem it is refused with.

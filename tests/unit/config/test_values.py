@@ -69,6 +69,7 @@ prices: {P100: 1.10}
 fairness: {half_life: 14d, period: 10m, share_weights: {H100: 6.88}}
 earmark: 20m
 policy: mine
+gangs: eager
 policies:
   mine:
     order: [class, fair]
@@ -82,7 +83,9 @@ policies:
 
 
 def test_every_key_of_the_settings() -> None:
-    mine = PolicySpec("mine", ("class", "fair"), "first-fit", "none", 7, 3, ("class",), False)
+    mine = PolicySpec(
+        "mine", ("class", "fair"), "first-fit", "none", 7, 3, ("class",), False, turn_ms=HOUR_MS
+    )
 
     assert (
         Settings(
@@ -299,7 +302,8 @@ def test_what_thousands_of_entries_take_over_from_one_is_read(fleet: str) -> Non
 def test_a_policy_by_name() -> None:
     loaded = loads(EVERYTHING)
 
-    assert registry.PRESETS["fair"] == loaded.policy("fair")
+    assert registry.with_gangs(registry.PRESETS["fair"], "eager") == loaded.policy("fair")
+    assert registry.PRESETS["fifo"] == loaded.policy("fifo")
     assert loaded.settings.policy == loaded.policy("mine")
     with pytest.raises(BadInput) as caught:
         loaded.policy("mein")

@@ -198,7 +198,8 @@ def line_reasons(
         lifted_by = (Remedy(Cure.JOBS_START, (label,)),)
         return [Reason(ReasonCode.HEAD_BLOCKED, "order", text, False, lifted_by)]
     depth, of_tenant = policy.spec.backfill_depth, policy.spec.depth_per_tenant
-    leaf = [j for j, code in zip(plan.examined, codes, strict=True) if state.jobs[j].leaf == record.leaf]
+    line = state.queue.line
+    leaf = [j for j in plan.examined if line(state.jobs[j]) == line(record)]
     text = f"{count_text(before, 'job')} {'is' if before == 1 else 'are'} ahead of it; "
     if len(refused) >= depth:
         text += f"a pass looks at {depth} that cannot start"

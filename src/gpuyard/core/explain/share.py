@@ -15,7 +15,7 @@ from gpuyard.core.state.state import State
 from gpuyard.model import JobState
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import HOUR_MS
-from gpuyard.quantities import percent_words
+from gpuyard.quantities import percent_words, span_words
 
 PPM = 1_000_000
 """A share of one, in parts per million."""
@@ -237,10 +237,18 @@ def _stoppable(record: JobRecord, now_ms: int) -> bool:
 
 
 def position_text(state: State, record: JobRecord) -> str:
-    """How a job's tenant stands in the fair share, at the level that holds it back most; empty: no level does."""
-    tenants = state.tenants
+    """How a job's tenant stands in the fair share, at the level that holds it back most; empty: no level does.
+
+    A job that goes by age in its team is held back only from there up.
+    """
+    tenants, queue = state.tenants, state.queue
+    line = queue.line(record) if queue.order.fair else record.leaf
+    by_age = ""
+    if line != record.leaf:
+        waited = span_words(state.now_ms - record.job.submitted_ms)
+        by_age = f"after {waited} it comes by age in {tenants.path[line]}, whichever member submitted it"
     worst: tuple[int, int] | None = None
-    for number in tenants.chain[record.leaf]:
+    for number in tenants.chain[line]:
         siblings = tenants.children[tenants.parent[number]] if number != ROOT else []
         used = sum([total_of(state, n) for n in siblings])
         if len(siblings) > 1 and used:
@@ -250,14 +258,14 @@ def position_text(state: State, record: JobRecord) -> str:
             if worst is None or over > worst[0]:
                 worst = (over, number)
     if worst is None:
-        return ""
+        return by_age
     number = worst[1]
     siblings = tenants.children[tenants.parent[number]]
     used = sum([total_of(state, n) for n in siblings])
     used_ppm = PPM * total_of(state, number) // used
     share_ppm = PPM * tenants.weight[number] // sum([tenants.weight[n] for n in siblings])
     parent = tenants.path[tenants.parent[number]] or "the yard"
-    return (
+    return (f"{by_age}; " if by_age else "") + (
         f"{tenants.path[number]} has had {percent_words(used_ppm)} of what the members of {parent} were charged, "
         f"against its share of {percent_words(share_ppm)}"
     )

@@ -31,3 +31,5 @@ class Order:
     after: tuple[Criterion, ...]
     by_rights: bool = False
     """Whether a job's rights affect whether it has room, because the policy preempts."""
+    turn_ms: int = 0
+    """With fair share: a gang that has waited this long leaves its user's line for its team's, by age; 0: never."""

@@ -3,6 +3,10 @@
 Keys of single jobs are kept in sorted lists. The fair share is not a key, because starting one job of a tenant moves
 all its others: there the tree is walked, least served first, and what the current pass has started already counts.
 
+With fair share, a gang that has waited for `Order.turn_ms` leaves its user's line for the line of its team, which goes
+by age and is served before the members' own. Between teams nothing changes. Its turn comes when a period of the fair
+share ends, so the order follows from the state alone.
+
 Jobs that would get the same answer are in one *stream*, in order. A pass that learns "there is no room for eight
 GPUs on one node" closes the stream and does not examine the other thousand jobs with the same ask; so the cost of a
 pass grows with the number of different asks, not with the length of the queue.
@@ -24,6 +28,7 @@ Row = tuple[Any, ...]
 """(keys…, submitted, id, estimate, record): ids are unique, so the fields after the id are never compared."""
 
 _ESTIMATE_MS = itemgetter(-2)
+_RECORD = itemgetter(-1)
 
 _TOP = -(1 << 62)
 """Smaller than any key of an order: jobs that were moved to the top come first."""
@@ -62,6 +67,8 @@ class WaitQueue:
         self.alone: JobRecord | None = None
         """The only job, until it is sorted in."""
         self._fair = order.fair
+        self._turned: dict[int, int] = {}
+        """By id: the tenant in whose line a gang waits that has left its user's."""
         self._by_age = not order.before and not order.fair and not order.after
         tenants.keep_fair_keys(order.fair)
 
@@ -78,7 +85,7 @@ class WaitQueue:
         """Jobs that differ from one just added in nothing but their ids, which are consecutive and above its own."""
         self.settle()
         self.count += len(records)
-        if self.order.before:
+        if self.order.before or first.id in self._turned:
             for record in records:
                 self._sort_in(record)
             return
@@ -131,8 +138,8 @@ class WaitQueue:
             insort(self.group_keys, key)
         at = ROOT
         if self._fair:
-            at = leaf
-            for number in self.tenants.chain[leaf]:
+            at = self._line_for(record, boost)
+            for number in self.tenants.chain[at]:
                 group.counts[number] = group.counts.get(number, 0) + 1
         streams = group.streams.get(at)
         if streams is None:
@@ -149,6 +156,54 @@ class WaitQueue:
         """Jobs that were moved to the top come one by one before all others, whichever tenant is least served."""
         return (-boost,) if boost else (0, *[c.key(record) for c in self.order.before])
 
+    def line(self, record: JobRecord) -> int:
+        """The tenant in whose line a job waits: its own, or its team's once a gang's turn has come."""
+        return self._turned.get(record.id, record.leaf) if self._fair else ROOT
+
+    def _line_for(self, record: JobRecord, boost: int) -> int:
+        """The line that a job joins now. Jobs that were moved to the top stay in their own: each is a group of one."""
+        leaf, turn_ms = record.leaf, self.order.turn_ms
+        if not turn_ms or boost or record.job.spec.ask.tasks == 1:
+            return leaf
+        if record.job.submitted_ms + turn_ms > self.tenants.period_start_ms:
+            return leaf
+        team = self.tenants.parent[leaf]
+        if team == ROOT:
+            return leaf
+        self._turned[record.id] = team
+        return team
+
+    def take_turns(self) -> None:
+        """A period of the fair share has ended: gangs that have waited long enough join their team's line."""
+        turn_ms = self.order.turn_ms
+        if not turn_ms or not self._fair:
+            return
+        until_ms = self.tenants.period_start_ms - turn_ms
+        parent, after = self.tenants.parent, self.order.after
+        due: list[JobRecord] = []
+        for key in self.group_keys:
+            if key[0]:
+                # A job that was moved to the top.
+                continue
+            for at, streams in self.groups[key].streams.items():
+                if parent[at] == ROOT:
+                    continue
+                for rows in streams.values():
+                    if rows[0][-1].job.spec.ask.tasks == 1:
+                        # All of a stream ask for the same.
+                        continue
+                    # Without further criteria the oldest is the first.
+                    last = len(rows) if after else bisect_left(rows, (until_ms + 1,))
+                    due += [
+                        r
+                        for r in map(_RECORD, rows[:last])
+                        if r.leaf == at and r.job.submitted_ms <= until_ms
+                    ]
+        for record in due:
+            self.remove(record)
+            self.count += 1
+            self._sort_in(record)
+
     def remove(self, record: JobRecord) -> None:
         """A job started or no longer waits."""
         self.count -= 1
@@ -156,7 +211,8 @@ class WaitQueue:
             self.alone = None
             return
         group = self.groups[record.group]
-        at = record.leaf if self._fair else ROOT
+        at = self.line(record)
+        self._turned.pop(record.id, None)
         streams = group.streams[at]
         rows = streams[record.stream]
         if len(rows) > 1:
@@ -166,7 +222,7 @@ class WaitQueue:
         # The row holds the record: drop it, so that no reference cycle remains.
         record.entry = ()
         if self._fair:
-            for number in self.tenants.chain[record.leaf]:
+            for number in self.tenants.chain[at]:
                 group.counts[number] -= 1
 
     def remove_all(self, records: Sequence[JobRecord]) -> None:
@@ -175,11 +231,12 @@ class WaitQueue:
         self.count -= len(records)
         leaving: dict[tuple[tuple[int, ...], int, StreamKey], set[int]] = {}
         for record in records:
-            at = record.leaf if self._fair else ROOT
+            at = self.line(record)
+            self._turned.pop(record.id, None)
             leaving.setdefault((record.group, at, record.stream), set()).add(record.id)
             if self._fair:
                 counts = self.groups[record.group].counts
-                for number in self.tenants.chain[record.leaf]:
+                for number in self.tenants.chain[at]:
                     counts[number] -= 1
             record.entry = ()
         for (key, at, stream), ids in leaving.items():
@@ -205,8 +262,7 @@ class WaitQueue:
             return False
         if self._by_age and last_will_do:
             return True
-        at = record.leaf if self._fair else ROOT
-        return self.groups[record.group].streams[at][record.stream][0] is not record.entry
+        return self.groups[record.group].streams[self.line(record)][record.stream][0] is not record.entry
 
     def sift(
         self, generation: int, most: int, hopeless: Callable[[Shape], bool]
@@ -383,19 +439,19 @@ class FairWalk(Walk):
         for lane in self._lanes.values():
             lane.drop(hopeless)
 
-    def skip(self, record: JobRecord) -> None:
+    def skip(self, _record: JobRecord) -> None:
         """Skip the stream without counting it against its tenant."""
-        self._lanes[record.leaf].step(0)
+        self._lanes[self._leaf].step(0)
 
-    def started(self, record: JobRecord) -> None:
+    def started(self, _record: JobRecord) -> None:
         """Usage changed: choose the tenant again."""
-        self._lanes[record.leaf].step(NO_LIMIT_MS)
+        self._lanes[self._leaf].step(NO_LIMIT_MS)
         self._leaf = -1
 
-    def blocked(self, record: JobRecord, within_ms: int) -> None:
+    def blocked(self, _record: JobRecord, within_ms: int) -> None:
         """Usage did not change: continue with the same tenant."""
-        self._lanes[record.leaf].step(within_ms)
-        self._blocked[record.leaf] = self._blocked.get(record.leaf, 0) + 1
+        self._lanes[self._leaf].step(within_ms)
+        self._blocked[self._leaf] = self._blocked.get(self._leaf, 0) + 1
 
     def _next_group(self) -> bool:
         key = next(self._groups, None)
@@ -440,11 +496,11 @@ def count_ahead(queue: WaitQueue, record: JobRecord) -> int:
     queue.settle()
     count = sum([_size(queue.groups[key]) for key in queue.group_keys if key < record.group])
     group = queue.groups[record.group]
-    at = record.leaf if queue.order.fair else ROOT
+    at = queue.line(record)
     count += sum([bisect_left(rows, record.entry) for rows in group.streams[at].values()])
     if queue.order.fair:
         for number in _served(queue, group):
-            if number == record.leaf:
+            if number == at:
                 break
             count += sum([len(rows) for rows in group.streams[number].values()])
     return count
@@ -454,7 +510,7 @@ def find_before_in_stream(queue: WaitQueue, record: JobRecord, most: int) -> lis
     """The jobs right before a job in its own stream, at most `most`; none for a job that is not in the queue."""
     if not record.entry:
         return []
-    rows = queue.groups[record.group].streams[record.leaf if queue.order.fair else ROOT][record.stream]
+    rows = queue.groups[record.group].streams[queue.line(record)][record.stream]
     at = bisect_left(rows, record.entry)
     return [row[-1] for row in rows[max(0, at - most) : at]]
 

@@ -83,10 +83,10 @@ class TurnProbe:
     def _is_behind(self, record: JobRecord) -> bool:
         """Whether this job comes after the watched one, as far as that is known while other jobs start."""
         mine, theirs = self._record, record
-        if not mine.entry or mine.group != theirs.group:
+        if not mine.entry or mine.group != theirs.group or self._current is None:
             return False
-        by_age = not self._policy.order.fair or mine.leaf == theirs.leaf
-        return bool(by_age and theirs.entry > mine.entry)
+        line = self._current.state.queue.line
+        return bool(line(mine) == line(theirs) and theirs.entry > mine.entry)
 
 
 def probe_turn(state: State, policy: Policy, now_ms: int, record: JobRecord, look: Look) -> Plan:
