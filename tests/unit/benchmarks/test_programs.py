@@ -302,3 +302,21 @@ def test_what_programs_import_of_gpuyard_is_there() -> None:
                     if not hasattr(module, each.name) and not find_spec(f"{node.module}.{each.name}")
                 ]
     assert [] == missing
+
+
+def test_histories_are_drawn_from_their_numbers(program) -> None:
+    same_plans = program("same_plans")
+
+    hashes = [same_plans.hashed(number) for number in range(6)]
+
+    assert 6 == len(set(hashes))
+    assert hashes == [same_plans.hashed(number) for number in range(6)]
+
+
+def test_a_checkout_decides_the_same_as_itself(program) -> None:
+    """And histories with another hash are named by their numbers."""
+    same_plans = program("same_plans")
+    tree = Path(same_plans.__file__).parents[1]
+
+    assert same_plans.run(tree, 2, 5, Path(sys.executable)) == [same_plans.hashed(n) for n in range(2, 5)]
+    assert [41] == same_plans.differing(["a", "b", "c"], ["a", "x", "c"], 40)
