@@ -2,17 +2,20 @@
 
 import ast
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gpuyard.core.fleet.nodes import Nodes
+from gpuyard.core.fleet.shapes import Shape, Way
 from gpuyard.core.schedule import decide as module
 from gpuyard.core.schedule.decide import decide
 from gpuyard.core.schedule.held_profile import HeldAt
 from gpuyard.core.schedule.passes import Pass
 from gpuyard.core.schedule.reserve import READY, Looked
 from gpuyard.core.schedule.victims import VictimOrder
-from gpuyard.model import Ask, NodeCordoned, ReasonCode, Reservation
+from gpuyard.model import Ask, Grant, NodeCordoned, ReasonCode, Reservation
 from gpuyard.testing import ask, nodes, tenant
 from harness.machines.checked import CheckedYard
 
@@ -38,15 +41,57 @@ def test_the_only_waiting_job_without_room_gets_a_pass() -> None:
     assert here.state.idle_plan is not None
 
 
-def test_a_full_cluster_is_seen_at_once() -> None:
+@pytest.mark.parametrize("name", ["fifo", "sjf", "class", "fair", "default", "strict-fifo"])
+def test_a_full_cluster_is_seen_at_once(name: str) -> None:
     """No waiting job might have room: the first is named, and no promise is worked out."""
-    here = CheckedYard("fifo", nodes(1))
+    here = CheckedYard(name, nodes(1))
     here.submit(8)
     here.step()
     first, _second, _third = here.submit(8), here.submit(4), here.submit(1)
-    plan = here.step()
+    plan = here.decide()
     assert ((first,), bytes([ReasonCode.ROOM]), 3) == (plan.examined, plan.codes, plan.waiting)
     assert here.state.idle_plan is not None
+    assert (here.state.jobs[first], []) == module._sift(here.state, here.policy, here.now_ms)
+
+
+def test_a_job_that_may_force_its_room_is_not_passed_over() -> None:
+    """The first job has no room and no right to any; behind it, another tenant takes back its guarantee."""
+    here = CheckedYard("default", nodes(1), [tenant("a"), tenant("b", guarantee=4), tenant("c")])
+    here.submit(8, tenant="c", limit_ms=600 * S)
+    here.step()
+    here.now_ms += S
+    first, owner, _third = (
+        here.submit(count, tenant=whose) for count, whose in ((8, "a"), (4, "b"), (1, "c"))
+    )
+    sifted = module._sift(here.state, here.policy, here.now_ms)
+    assert sifted is not None
+    assert here.state.jobs[first] is sifted[0]
+    plan = here.decide()
+    assert ((first, owner), bytes([ReasonCode.ROOM, ReasonCode.EARMARK])) == (plan.examined, plan.codes)
+
+
+def test_a_first_job_that_waits_for_quota_is_not_sifted() -> None:
+    here = CheckedYard("default", nodes(1), [tenant("a", limit=4), tenant("b")])
+    here.submit(4, tenant="a", limit_ms=600 * S)
+    here.submit(4, tenant="b", limit_ms=600 * S)
+    here.step()
+    lacks, _others = here.submit(2, tenant="a"), here.submit(2, tenant="b")
+    plan = here.decide()
+    assert (lacks, ReasonCode.LIMIT) == (plan.examined[0], plan.codes[0])
+    assert module._sift(here.state, here.policy, here.now_ms) is None
+
+
+def test_tenants_behind_the_first_job_take_turns() -> None:
+    """What might start behind the first job is examined in fair order, and a start changes whose turn it is."""
+    here = CheckedYard("default", nodes(2), [tenant("a"), tenant("b"), tenant("c")])
+    here.submit(ask(6, tasks=2), tenant="c", limit_ms=20 * S)
+    here.step()
+    here.now_ms += S
+    first = here.submit(8, tenant="a", limit_ms=S)
+    ones = [here.submit(1, tenant=whose, limit_ms=S) for whose in ("b", "b", "c", "b")]
+    plan = here.decide()
+    assert first == plan.examined[0]
+    assert {*ones} == {*here.started(plan)}
 
 
 def test_jobs_that_might_fit_are_examined_behind_the_first() -> None:
@@ -146,8 +191,9 @@ def test_one_job_of_a_stream_answers_for_all() -> None:
 
 
 def test_jobs_behind_a_promise_are_dropped_if_they_have_no_room() -> None:
-    """With classes there is no sifting: the pass drops them once the first job that lacks room has a promise."""
-    here = CheckedYard("class", nodes(1))
+    """With a node closed there is no sifting: the pass drops them once the first job without room has a promise."""
+    here = CheckedYard("class", nodes(2))
+    here.apply(NodeCordoned(here.now_ms, 1, "drain"))
     here.submit(6, limit_ms=10 * S)
     here.step()
     first, _wide, short = here.submit(8, limit_ms=S), here.submit(4, limit_ms=S), here.submit(1, limit_ms=S)
@@ -239,6 +285,28 @@ def test_no_victim_is_tried_where_none_would_help(
     assert not tried
 
 
+def test_room_is_searched_for_once_in_a_turn() -> None:
+    """Whether there is any room comes before quotas, and the room itself after them: nothing happens in between."""
+    here = CheckedYard("default", nodes(1), [tenant("a", limit=8), tenant("b", limit=8)])
+    here.submit(6, tenant="b", limit_ms=10 * S)
+    here.step()
+    here.submit(8, tenant="a", limit_ms=S)
+    short = here.submit(1, tenant="a", limit_ms=S)
+    searched: list[Way] = []
+    place = here.policy.place
+
+    def counted(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
+        searched.append(way)
+        return place(nodes, shape, way, among)
+
+    policy = replace(here.policy, place=counted)
+    plan = decide(here.state, policy, here.now_ms)
+    assert [short] == here.started(plan)
+    (way,) = here.state.jobs[short].shape.ways
+    assert [way] == searched
+    assert plan == here.decide()
+
+
 def test_the_table_of_short_cuts_names_these_tests() -> None:
     # From the source: a compiled module has no text of its own.
     source = (
@@ -247,5 +315,5 @@ def test_the_table_of_short_cuts_names_these_tests() -> None:
     text = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
     named = re.findall(r"`(test_\w+)…?`", text)
     here = [name for name in globals() if name.startswith("test_")]
-    assert len(named) == 12
+    assert len(named) == 14
     assert [] == [name for name in named if not any(each.startswith(name) for each in here)]

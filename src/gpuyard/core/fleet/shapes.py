@@ -50,11 +50,13 @@ class Shape:
         "form",
         "gpu_milli",
         "gpus",
+        "gpus_alone",
         "grants",
         "hopeless_at",
         "index",
         "memory_mib",
         "milli",
+        "models",
         "needs",
         "node_gpus",
         "profile",
@@ -103,6 +105,10 @@ class Shape:
         """Whether it wants whole GPUs and nothing else."""
         self.user = request.user if isinstance(request, Milli) else ""
         """The user of the share, if it may only go beside shares of that user."""
+        self.gpus_alone = bool(
+            self.gpus and not (self.profile or self.user or self.cpu_milli or self.memory_mib)
+        )
+        """Whether it wants GPUs, or parts of them, and nothing else."""
         self.needs = _needs(ask)
         """What an engine must be able to do for it."""
         self.gpu_milli = self.gpus * self.milli * self.tasks
@@ -111,6 +117,8 @@ class Shape:
             self.gpu_milli = self.slices * charge_of(self.profile)
         self.ways: tuple[Way, ...] = ()
         """Cheapest GPU model first."""
+        self.models: tuple[int, ...] = ()
+        """The numbers of the GPU models of its ways, each once."""
         self.way_on: dict[int, Way] = {}
         """The ways by kind."""
         self.grants: dict[tuple[int, int], tuple[Grant, ...]] = {}

@@ -61,6 +61,7 @@ class Shapes:
             )
         )
         shape.ways = tuple(ways)
+        shape.models = tuple(dict.fromkeys([way.model for way in ways]))
         shape.way_on = {way.kind: way for way in ways}
         shape.node_gpus = min([way.node_gpus for way in ways], default=0)
         shape.usages = [{} for _kind in nodes.kinds]

@@ -13,10 +13,10 @@ pass grows with the number of different asks, not with the length of the queue.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heapreplace, merge
 from operator import itemgetter
-from typing import Any
+from typing import Any, cast
 
 from gpuyard.core.fleet.shapes import Shape
 from gpuyard.core.jobs.order import Order
@@ -265,14 +265,17 @@ class WaitQueue:
         return self.groups[record.group].streams[self.line(record)][record.stream][0] is not record.entry
 
     def sift(
-        self, generation: int, most: int, hopeless: Callable[[Shape], bool]
-    ) -> tuple[JobRecord, list[list[Row]]] | None:
-        """The first job in the queue, if it has no hope of room, and the streams that have some.
+        self, generation: int, most: int, hopeless: Callable[[Shape], bool], forces: Hopeless | None
+    ) -> "tuple[JobRecord, Sequence[list[Row]] | Sequence[FairGroup]] | None":
+        """The first job in the queue, if it has no hope of room, and the streams that have some; with fair share they
+        are in their groups, the first one first.
 
-        Not called where the order has groups or tenants. `generation` is the nodes' `room_generation`: while it stays,
-        a shape without hope stays without. No node has more than `most` GPUs free.
+        `generation` is the nodes' `room_generation`: while it stays, a shape without hope stays without. No node has
+        more than `most` GPUs free. A job that `forces` room has hope, whatever is free; None: no job does.
         """
         self.settle()
+        if self._fair:
+            return self._sift_fair(generation, most, hopeless, forces)
         first: Row | None = None
         hopeful = []
         for rows in self.groups[()].streams[ROOT].values():
@@ -285,9 +288,56 @@ class WaitQueue:
                     shape.hopeless_at = generation
                 else:
                     hopeful.append(rows)
+                    continue
+            if forces is not None and forces(row[-1]):
+                hopeful.append(rows)
         assert first is not None
         record: JobRecord = first[-1]
-        return None if record.shape.hopeless_at != generation else (record, hopeful)
+        if record.shape.hopeless_at != generation or (forces is not None and forces(record)):
+            return None
+        return record, hopeful
+
+    def _sift_fair(
+        self, generation: int, most: int, hopeless: Callable[[Shape], bool], forces: Hopeless | None
+    ) -> "tuple[JobRecord, Sequence[FairGroup]] | None":
+        group = self.groups[self.group_keys[0]]
+        leaf = pick_tenant(self.tenants, group, (), set())
+        record: JobRecord = min([rows[0] for rows in group.streams[leaf].values()])[-1]
+        shape = record.shape
+        if shape.hopeless_at != generation:
+            if shape.node_gpus <= most and not hopeless(shape):
+                return None
+            shape.hopeless_at = generation
+        if forces is not None and forces(record):
+            return None
+        hopeful: list[FairGroup] = []
+        for key in self.group_keys:
+            part: FairGroup | None = None
+            for at, streams in self.groups[key].streams.items():
+                for stream, rows in streams.items():
+                    shape = rows[0][-1].shape
+                    if shape.hopeless_at != generation:
+                        if shape.node_gpus <= most and not hopeless(shape):
+                            part = self._enter(part, at, stream, rows)
+                            continue
+                        shape.hopeless_at = generation
+                    if forces is not None and forces(rows[0][-1]):
+                        part = self._enter(part, at, stream, rows)
+            if part is not None:
+                hopeful.append(part)
+        return record, hopeful
+
+    def _enter(self, part: FairGroup | None, at: int, stream: StreamKey, rows: list[Row]) -> FairGroup:
+        """Enter a stream of a tenant in a part of a group. There are counts only of which tenants have jobs."""
+        if part is None:
+            part = FairGroup()
+        there = part.streams.get(at)
+        if there is None:
+            there = part.streams[at] = {}
+            for number in self.tenants.chain[at]:
+                part.counts[number] = 1
+        there[stream] = rows
+        return part
 
     def only(self) -> JobRecord:
         """The job, if there is just one."""
@@ -310,9 +360,17 @@ class WaitQueue:
         """Start a walk through the queue."""
         self.settle()
         if self._fair:
-            return FairWalk(self, per_tenant_max)
+            return FairWalk(self.tenants, [self.groups[key] for key in self.group_keys], per_tenant_max)
         group = self.groups.get(())
         return Walk(() if group is None else group.streams[ROOT].values())
+
+    def walk_past(
+        self, first: JobRecord, hopeful: "Sequence[list[Row]] | Sequence[FairGroup]", per_tenant_max: int
+    ) -> "Walk":
+        """Start a walk through what `sift` found behind the first job."""
+        if self._fair:
+            return FairWalk(self.tenants, cast("Sequence[FairGroup]", hopeful), per_tenant_max, first)
+        return Walk(cast("Sequence[list[Row]]", hopeful))
 
 
 class Lane:
@@ -339,13 +397,16 @@ class Lane:
         0 closes the stream, because all jobs behind it would get the same answer.
         """
         heap = self._heap
+        if not within_ms:
+            heappop(heap)
+            return
         _row, at, rows = heap[0]
         at += 1
         last = len(rows)
         if within_ms < NO_LIMIT_MS and at < last:
-            last = min(last, at + _SKIPPED_MAX) if within_ms else at
+            last = min(last, at + _SKIPPED_MAX)
             # Mostly all of them run longer: check that for all at once first.
-            if within_ms and min(map(_ESTIMATE_MS, rows[at:last])) > within_ms:
+            if min(map(_ESTIMATE_MS, rows[at:last])) > within_ms:
                 at = last
             while at < last and rows[at][-2] > within_ms:
                 at += 1
@@ -387,11 +448,34 @@ class Walk(Lane):
 class FairWalk(Walk):
     """A walk through the tenant tree, least served first, group by group."""
 
-    def __init__(self, queue: WaitQueue, per_tenant_max: int) -> None:
-        self._queue = queue
-        self._tenants = queue.tenants
-        self._groups = iter(list(queue.group_keys))
+    __slots__ = (
+        "_blocked",
+        "_closed",
+        "_drained",
+        "_group",
+        "_groups",
+        "_hopeless",
+        "_lanes",
+        "_leaf",
+        "_past",
+        "_per_tenant_max",
+        "_tenants",
+        "_unseen",
+    )
+
+    def __init__(
+        self,
+        tenants: Tenants,
+        groups: Sequence[FairGroup],
+        per_tenant_max: int,
+        past: JobRecord | None = None,
+    ) -> None:
+        """`past`: a job that was blocked before the walk begins."""
+        self._tenants = tenants
+        self._groups = iter(groups)
         self._group: FairGroup | None = None
+        self._unseen = sum([len(group.streams) for group in groups])
+        """How many tenants of groups have not had a turn."""
         self._per_tenant_max = per_tenant_max
         self._lanes: dict[int, Lane] = {}
         self._blocked: dict[int, int] = {}
@@ -402,6 +486,7 @@ class FairWalk(Walk):
         self._hopeless: Hopeless | None = None
         self._leaf = -1
         """The tenant served last, until the order changes."""
+        self._past = past
 
     def next(self) -> JobRecord | None:
         """The next job of the least served tenant."""
@@ -418,6 +503,7 @@ class FairWalk(Walk):
                 assert self._group is not None
                 lane = self._lane(self._group.streams[leaf].values())
                 self._lanes[leaf] = lane
+                self._unseen -= 1
             record = lane.next()
             if record is None or self._blocked.get(leaf, 0) >= self._per_tenant_max:
                 self._drained.add(leaf)
@@ -430,8 +516,8 @@ class FairWalk(Walk):
         return Lane(streams if hopeless is None else [rows for rows in streams if not hopeless(rows[0][-1])])
 
     def done(self) -> bool:
-        """Only a look at the whole tree could tell, so True only for a single job."""
-        return self._queue.count == 1
+        """Whether all streams of all tenants are closed. False may still mean that no job is left."""
+        return not self._unseen and not any([lane._heap for lane in self._lanes.values()])
 
     def drop(self, hopeless: Hopeless) -> None:
         """Skip all jobs that cannot start, of every tenant."""
@@ -454,41 +540,50 @@ class FairWalk(Walk):
         self._blocked[self._leaf] = self._blocked.get(self._leaf, 0) + 1
 
     def _next_group(self) -> bool:
-        key = next(self._groups, None)
-        if key is None:
+        group = next(self._groups, None)
+        if group is None:
             return False
-        self._group = self._queue.groups[key]
+        self._group = group
         self._lanes.clear()
         self._blocked.clear()
         self._drained.clear()
         self._closed.clear()
+        past, self._past = self._past, None
+        if past is not None:
+            # It was the first job of all: if any group has it, this one.
+            rows = next(iter(next(iter(group.streams.values())).values()))
+            if rows[0][-1].group == past.group:
+                self._blocked[past.leaf] = 1
         return True
 
     def _pick(self) -> int:
-        """Down the tree: 1. least usage over weight; 2. lowest number. A tenant's own jobs go before its members'."""
         if self._group is None:
             return -1
-        streams, counts = self._group.streams, self._group.counts
-        drained, closed = self._drained, self._closed
-        keys, children = self._tenants.fair_key, self._tenants.children
-        while ROOT not in closed:
-            number = ROOT
-            while True:
-                if number in streams and number not in drained:
-                    return number
-                best = -1
-                for child in children[number]:
-                    if (
-                        counts.get(child, 0)
-                        and child not in closed
-                        and (best < 0 or keys[child] < keys[best])
-                    ):
-                        best = child
-                if best < 0:
-                    closed.add(number)
-                    break
-                number = best
-        return -1
+        return pick_tenant(self._tenants, self._group, self._drained, self._closed)
+
+
+def pick_tenant(tenants: Tenants, group: FairGroup, drained: Container[int], closed: set[int]) -> int:
+    """Down the tree: 1. least usage over weight; 2. lowest number. A tenant's own jobs go before its members'.
+
+    `drained` tenants have no own jobs left; those found to have none below them either become `closed`. -1: no tenant
+    has any.
+    """
+    streams, counts = group.streams, group.counts
+    keys, children = tenants.fair_key, tenants.children
+    while ROOT not in closed:
+        number = ROOT
+        while True:
+            if number in streams and number not in drained:
+                return number
+            best = -1
+            for child in children[number]:
+                if counts.get(child, 0) and child not in closed and (best < 0 or keys[child] < keys[best]):
+                    best = child
+            if best < 0:
+                closed.add(number)
+                break
+            number = best
+    return -1
 
 
 def count_ahead(queue: WaitQueue, record: JobRecord) -> int:

@@ -518,11 +518,13 @@ class Tenants:
             used, limit, ceiling = used_of[number], self.limit[number], self.ceiling[number]
             if milli > self.max_job[number]:
                 return ReasonCode.JOB_TOO_LARGE, number
-            for which in (0, column):
-                if used[which] + milli > limit[which]:
-                    return _PER_USER if number in self.rule_of else ReasonCode.LIMIT, number
-                if used[which] + milli > ceiling[which]:
-                    return ReasonCode.BORROW, number
+            total, alike = used[0] + milli, used[column] + milli
+            if total > limit[0] or total > ceiling[0] or alike > limit[column] or alike > ceiling[column]:
+                for which in (0, column):
+                    if used[which] + milli > limit[which]:
+                        return _PER_USER if number in self.rule_of else ReasonCode.LIMIT, number
+                    if used[which] + milli > ceiling[which]:
+                        return ReasonCode.BORROW, number
             if running[number] >= self.max_running[number]:
                 return _PER_USER if number in self.rule_of else ReasonCode.RUNNING_JOBS, number
             own = self.spend[number]

@@ -11,7 +11,9 @@ state rebuilt from its dump, and with the reference judge. The machines of `test
 |---|---|---|---|
 | the only job | one job waits, with room and quota | `_alone` | `test_the_only_waiting_job_starts_without_a_pass` |
 | full cluster | no waiting job might have room | `WaitQueue.sift` | `test_a_full_cluster_is_seen_at_once` |
-| first job blocked | only age and room count, the first has none | `_Decision.past` | `test_jobs_that_might_fit_…` |
+| first job blocked | it waits for room and has no right to any | `_Decision.past` | `test_jobs_that_might_fit_…` |
+| by force | behind it, only a job that may force room | `_sift` | `test_a_job_that_may_force_its_room_…` |
+| room found | room was just looked for | `Pass.found` | `test_room_is_searched_for_once…` |
 | idle plan | nothing changed since a pass decided nothing | `IdlePlan.stands` | `test_a_plan_that_decided_nothing_…` |
 | idle arrival | a new job is known not to start | `fold.submit` | `test_an_arrival_that_cannot_start_…` |
 | no room | a way had none, and no room came since | `State.no_room` | `test_a_way_without_room_is_remembered_…` |
@@ -23,10 +25,10 @@ state rebuilt from its dump, and with the reference judge. The machines of `test
 | in vain | no victim would help: quota, or too few nodes | `preempt._in_vain` | `test_no_victim_is_tried_…` |
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from gpuyard.core.fleet.nodes import NEVER_MS
-from gpuyard.core.jobs.queue import Row, Walk
+from gpuyard.core.jobs.queue import FairGroup, Row, Walk
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.schedule.passes import Pass
 from gpuyard.core.schedule.policy import Backfill, BackfillFactory, Policy
@@ -38,6 +40,9 @@ from gpuyard.model.plans import NOTHING
 from gpuyard.model.units import NO_LIMIT_MS
 
 _new = tuple.__new__
+
+Sifted = tuple[JobRecord, Sequence[list[Row]] | Sequence[FairGroup]]
+"""The first job and the streams behind it that may start."""
 
 _PREEMPTIONS_TRIED_MAX = 4
 """How many blocked jobs of one pass may look for victims."""
@@ -74,19 +79,20 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
     if idle_plan is not None and idle_plan.stands(state.change_seq, policy, now_ms):
         return idle_plan.plan._replace(waiting=waiting)
     sifted = None
-    if waiting > 1 and _by_age_alone(state, policy):
-        sifted = queue.sift(state.nodes.room_generation, state.most_free(), state.hopeless)
-        if sifted is not None and not sifted[1] and sifted[0].shape.ways:
+    if waiting > 1 and _room_decides(state, policy):
+        sifted = _sift(state, policy, now_ms)
+        if sifted is not None and not sifted[1]:
             # The cluster is full, as a busy one is after every third event: no job has room.
             plan = _new(Plan, ((), (), (), (), (sifted[0].id,), _NO_ROOM, waiting))
+            applies = [rule.applies for rule in policy.rules]
             state.idle_plan = IdlePlan(
-                state.change_seq, policy, (), plan, NEVER_MS, NEVER_MS, set(), set(), True
+                state.change_seq, policy, applies, plan, NEVER_MS, NEVER_MS, set(), set(), True
             )
             return plan
     current = Pass(state, policy, now_ms)
     try:
         decision = _Decision(current, policy.backfill, waiting)
-        if sifted is not None and sifted[0].shape.ways:
+        if sifted is not None:
             plan = decision.past(*sifted)
         else:
             plan = decision.run()
@@ -136,14 +142,40 @@ def _alone(state: State, policy: Policy, record: JobRecord, now_ms: int) -> Plan
     return None
 
 
-def _by_age_alone(state: State, policy: Policy) -> bool:
-    """Whether only room and age count: no fair share, no force, no quotas, and every job can be promised a time."""
-    if policy.order.fair or policy.rules or policy.backfill.promises_all:
-        return False
-    nodes = state.nodes
+def _room_decides(state: State, policy: Policy) -> bool:
+    """Whether a first job without room is all that keeps the others back: it can be promised a time for sure, no job
+    has room set aside, and no quota or budget goes by other jobs' turns.
+    """
+    nodes, tenants = state.nodes, state.tenants
     if nodes.reserved_grants or nodes.closed_count or nodes.pins or nodes.slices_used or nodes.whole_reserve:
         return False
-    return not (policy.spec.quotas and (state.tenants.holding or state.tenants.ruled))
+    if policy.backfill.promises_all or state.earmarks:
+        return False
+    return not (policy.spec.quotas and (tenants.holding or tenants.budgeted))
+
+
+def _sift(state: State, policy: Policy, now_ms: int) -> Sifted | None:
+    """The first job, if it waits for room and can do nothing about it, and the streams that may yet start."""
+    forces: Callable[[JobRecord], bool] | None = None
+    if policy.rules:
+        applies = [rule.applies for rule in policy.rules]
+
+        def forces(record: JobRecord) -> bool:
+            return any([each(state, record, now_ms) for each in applies])
+
+    found = state.queue.sift(state.nodes.room_generation, state.most_free(), state.hopeless, forces)
+    if found is None:
+        return None
+    first = found[0]
+    shape, tenants = first.shape, state.tenants
+    if not shape.ways:
+        return None
+    if policy.spec.quotas and tenants.guarded[first.party]:
+        for way in shape.ways:
+            if tenants.refusal(first.party, way.model, shape.gpu_milli, first.limit_ms) is not None:
+                # It waits for quota.
+                return None
+    return found
 
 
 def rehearse(state: State, policy: Policy, now_ms: int, look: Callable[[], None]) -> Plan:
@@ -226,15 +258,17 @@ class _Decision:
             self._go(walk, backfill, left)
         return self._plan()
 
-    def past(self, first: JobRecord, hopeful: list[list[Row]]) -> Plan:
+    def past(self, first: JobRecord, hopeful: Sequence[list[Row]] | Sequence[FairGroup]) -> Plan:
         """The same, when the first job is known to have no room; `hopeful` are the jobs that might have some."""
-        policy = self._current.policy
-        backfill = self._backfill.begin(self._current)
+        current = self._current
+        spec = current.policy.spec
+        backfill = self._backfill.begin(current)
         self._examined.append(first.id)
         self._codes.append(_ROOM)
         self.settled = True
         if backfill.blocked(first, _ROOM):
-            self._go(Walk(hopeful), backfill, policy.spec.backfill_depth - 1)
+            walk = current.state.queue.walk_past(first, hopeful, spec.depth_per_tenant)
+            self._go(walk, backfill, spec.backfill_depth - 1)
         return self._plan()
 
     def _go(self, walk: Walk, backfill: Backfill, depth: int) -> int:
@@ -254,7 +288,7 @@ class _Decision:
                 self.looked.add(record.stream)
                 walk.blocked(record, NO_LIMIT_MS)
                 continue
-            if current.rules and self.settled and current.ruled(record) and self._roomless(record):
+            if self.settled and current.rules and current.ruled(record) and self._roomless(record):
                 examined.pop()
                 walk.skip(record)
                 continue

@@ -17,11 +17,12 @@ def lowest_entitled(state: State, record: JobRecord, models: Sequence[int]) -> i
     """The height in its chain of the first tenant that stays within a guarantee if the job starts; -1: none does."""
     tenants = state.tenants
     milli = record.shape.gpu_milli
+    guaranteed, used_of = tenants.guaranteed, tenants.used
     for height, number in enumerate(tenants.chain[record.leaf]):
-        if not tenants.guaranteed[number]:
+        if not guaranteed[number]:
             # No tenant from here up has a guarantee.
             return -1
-        guarantee, used = tenants.guarantee[number], tenants.used[number]
+        guarantee, used = tenants.guarantee[number], used_of[number]
         if guarantee[0] and used[0] + milli <= guarantee[0]:
             return height
         for model in models:

@@ -100,6 +100,7 @@ class Pass:
         "_undo",
         "aside",
         "drafted",
+        "found",
         "kept",
         "kept_quota",
         "no_room",
@@ -119,6 +120,8 @@ class Pass:
         self.now_ms = now_ms
         self.drafted = False
         """Whether the state carries drafts: then findings hold for this pass only."""
+        self.found: tuple[Way, tuple[Grant, ...]] | None = None
+        """Room that was just found, until it is asked for or something is drafted: it is not searched for again."""
         self.no_room: set[int] = set()
         """Ways without room under the drafts."""
         self.reservations: list[Reservation] = []
@@ -144,7 +147,7 @@ class Pass:
 
     def draft_start(self, record: JobRecord, grants: tuple[Grant, ...]) -> None:
         """Act as if the job had started."""
-        self.drafted = True
+        self.drafted, self.found = True, None
         self.state.hold(record, grants, self.now_ms)
         self._undo.append((self.state.unhold, (record, self.now_ms)))
         self.started.append(record)
@@ -162,13 +165,13 @@ class Pass:
 
     def draft_take(self, grants: tuple[Grant, ...]) -> None:
         """Act as if this room were taken."""
-        self.drafted = True
+        self.drafted, self.found = True, None
         self.state.nodes.take(grants)
         self._undo.append((self.state.nodes.give, (grants,)))
 
     def on_undo(self, function: Callable[..., None], *arguments: object) -> None:
         """Register something else to put back at the end."""
-        self.drafted = True
+        self.drafted, self.found = True, None
         self._undo.append((function, arguments))
 
     def undo(self) -> None:
@@ -233,7 +236,8 @@ class Pass:
         shape, nodes, no_room = record.shape, state.nodes, state.no_room
         generation = nodes.room_generation
         refused: ReasonCode | None = None
-        guarded = self.rules and self.ruled(record)
+        found, self.found = self.found, None
+        guarded = self.rules and (state.tenants.guarded[record.party] or state.tenants.holding)
         for way in shape.ways if policy.rank is None else policy.rank(nodes, shape):
             if guarded:
                 code = self._quota_refusal(record, way)
@@ -247,7 +251,9 @@ class Pass:
             if no_room.get(index) == generation or index in self.no_room:
                 continue
             grants, kind = None, nodes.kinds[way.kind]
-            if way.node_gpus <= (kind.most if kind.most >= 0 else kind.most_free()):
+            if found is not None and found[0] is way:
+                grants = found[1]
+            elif way.node_gpus <= (kind.most if kind.most >= 0 else kind.most_free()):
                 grants = policy.place(nodes, shape, way, way.pools)
             if grants is not None:
                 if refused is not None:
@@ -277,8 +283,12 @@ class Pass:
         state, generation = self.state, self.state.nodes.room_generation
         if state.no_room.get(way.index) == generation or way.index in self.no_room:
             return False
-        if self.policy.place(state.nodes, shape, way, way.pools) is not None:
-            return True
+        kind = state.nodes.kinds[way.kind]
+        if way.node_gpus <= (kind.most if kind.most >= 0 else kind.most_free()):
+            grants = self.policy.place(state.nodes, shape, way, way.pools)
+            if grants is not None:
+                self.found = (way, grants)
+                return True
         if self.drafted:
             self.no_room.add(way.index)
         else:
@@ -328,7 +338,7 @@ class Pass:
             if builds and code in _KEEPS_QUOTA and number not in self.kept_quota:
                 self.kept_quota[number] = QuotaReservation(number, model, record)
             return code
-        if tenants.held_back_refusal(record.party, model, milli, state.nodes.up_milli):
+        if tenants.holding and tenants.held_back_refusal(record.party, model, milli, state.nodes.up_milli):
             return ReasonCode.HELD_BACK
         if self.kept_quota:
             return self._overtakes(record, milli)

@@ -34,9 +34,8 @@ class QuotaPromise:
         self._model = model
         self._at_ms = at_ms
         tenants = state.tenants
-        # Named budgets have no quota.
-        self._mine = {number for number in tenants.chain[head.party] if tenants.guarded[number]}
-        self._mine.difference_update(tenants.budget_row.values())
+        self._mine: set[int] | None = None
+        """The tenants with a quota for the promised job, once a job might take of it: mostly none does."""
         self._ended: dict[int, list[int]] = {}
         """By tenant, what its running jobs will have given back by then: in total, by model, and the number of jobs."""
         self._read: dict[int, int] = {}
@@ -51,8 +50,13 @@ class QuotaPromise:
 
     def leaves(self, record: JobRecord, model: int) -> bool:
         """Whether a job that outlasts the promise leaves the promised job its quota."""
-        above = self._state.tenants.chain[record.party]
-        if not all([self._enough(number, record, model) for number in above if number in self._mine]):
+        tenants, mine = self._state.tenants, self._mine
+        if mine is None:
+            mine = self._mine = {n for n in tenants.chain[self._head.party] if tenants.guarded[n]}
+            # Named budgets have no quota.
+            mine.difference_update(tenants.budget_row.values())
+        above = tenants.chain[record.party]
+        if not all([self._enough(number, record, model) for number in above if number in mine]):
             return False
         return self._held is None or not self._eats(self._held, record, model)
 

@@ -357,18 +357,13 @@ def _best(state: State, shape: Shape, unheld_ms: Callable[[Way, int], int] | Non
 
 def find_soonest(state: State, shape: Shape, way: Way, tasks: int) -> list[int]:
     """When each node will have room for `tasks` tasks, soonest first, with the node in the low bits."""
-    if _gpus_alone(shape) and way.pools == -1:
+    if shape.gpus_alone and way.pools == -1:
         return _by_gpus(state, way.kind, shape.gpus * tasks, shape.milli)
     times = _kept(state, way.index, tasks, 0)
     if not isinstance(times, ReadyTimes):
         times = ReadyTimes(state.nodes, shape, way.kind, way.pools, tasks)
         _keep(state, way.index, tasks, 0, times)
     return times.refresh(state.nodes)
-
-
-def _gpus_alone(shape: Shape) -> bool:
-    """Whether an ask is for GPUs, or parts of them, and nothing else."""
-    return bool(shape.gpus and not (shape.profile or shape.user or shape.cpu_milli or shape.memory_mib))
 
 
 def _by_gpus(state: State, kind: int, gpus: int, milli: int) -> list[int]:
@@ -400,7 +395,7 @@ def in_time(state: State, shape: Shape, way: Way, tasks: int) -> Iterator[int]:
     """
     nodes, gpus = state.nodes, shape.gpus * tasks
     members = nodes.kinds[way.kind].members & way.pools
-    if not gpus or shape.profile or shape.user or (_gpus_alone(shape) and way.pools == -1):
+    if not gpus or shape.profile or shape.user or (shape.gpus_alone and way.pools == -1):
         yield from find_soonest(state, shape, way, tasks)
         return
     times = _kept(state, way.index, tasks, 0)
@@ -425,9 +420,13 @@ def in_time(state: State, shape: Shape, way: Way, tasks: int) -> Iterator[int]:
 def _earliest(state: State, shape: Shape, way: Way) -> tuple[int, list[tuple[int, int]]] | None:
     """The time, and how many tasks go on each node."""
     chosen: list[tuple[int, int]] = []
-    at_ms = 0
-    if way.full_nodes:
-        first = list(islice(in_time(state, shape, way, way.tasks_per_node), way.full_nodes))
+    at_ms, full_nodes = 0, way.full_nodes
+    if full_nodes:
+        if shape.gpus_alone and way.pools == -1:
+            # Mostly: all times are kept in order, so nothing needs to be looked at one by one.
+            first = find_soonest(state, shape, way, way.tasks_per_node)[:full_nodes]
+        else:
+            first = list(islice(in_time(state, shape, way, way.tasks_per_node), full_nodes))
         at_ms = first[-1] >> NODE_BITS
         chosen = [(packed & NODE_MASK, way.tasks_per_node) for packed in first]
     if way.rest_tasks:

@@ -36,6 +36,8 @@ class Easy:
 class EasyPass:
     """Keeps the promised room from all jobs that would not give it back in time."""
 
+    __slots__ = ("_beyond", "_first", "_head", "_pass", "_promise", "_quota", "settled", "window_ms")
+
     def __init__(self, current: Pass) -> None:
         self._pass = current
         self._head: JobRecord | None = None

@@ -69,4 +69,4 @@ def _borrowers(state: State, record: JobRecord) -> Callable[[int], int]:
 
 
 def _lowest_entitled(state: State, record: JobRecord) -> int:
-    return lowest_entitled(state, record, [way.model for way in record.shape.ways])
+    return lowest_entitled(state, record, record.shape.models)
