@@ -134,6 +134,7 @@ class Simulation:
         state, ends, team_of, spec = self.state, self._ends, self._team, self.trace.spec
         submit_ms, policy, timed = self.trace.submit_ms, self.policy, self._time_decisions
         jobs, rows, row = self.trace.jobs(), len(self.trace), 0
+        heeded = self._watch is not None or self._timed
         next_submit = submit_ms[0] if rows else NEVER_MS
         self._set_due()
         while True:
@@ -172,7 +173,9 @@ class Simulation:
                 if timed:
                     self._decide_timed(now_ms)
                 else:
-                    self._commit(decide(state, policy, now_ms), now_ms)
+                    plan = decide(state, policy, now_ms)
+                    if plan[0] or plan[2] or heeded:
+                        self._commit(plan, now_ms)
 
     def _learn(self, now_ms: int) -> None:
         """Learn demand as a live yard does: from the jobs so far."""

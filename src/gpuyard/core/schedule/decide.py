@@ -161,7 +161,11 @@ def _sift(state: State, policy: Policy, now_ms: int) -> Sifted | None:
         applies = [rule.applies for rule in policy.rules]
 
         def forces(record: JobRecord) -> bool:
-            return any([each(state, record, now_ms) for each in applies])
+            # Asked for every stream that has no room: a list or a generator of answers would cost as much again.
+            for each in applies:  # noqa: SIM110
+                if each(state, record, now_ms):
+                    return True
+            return False
 
     found = state.queue.sift(state.nodes.room_generation, state.most_free(), state.hopeless, forces)
     if found is None:

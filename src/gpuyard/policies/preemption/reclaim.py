@@ -19,7 +19,9 @@ class Reclaim:
 
     def applies(self, state: State, record: JobRecord, _now_ms: int) -> bool:
         """Whether the job would stay within the guarantee of a tenant above it."""
-        return state.tenants.guaranteed[record.leaf] and _lowest_entitled(state, record) >= 0
+        if not state.tenants.guaranteed[record.leaf]:
+            return False
+        return lowest_entitled(state, record, record.shape.models) >= 0
 
     def rights(self, state: State, record: JobRecord, _now_ms: int) -> Callable[[JobRecord], bool]:
         """Where the two chains meet: the job's side is within its guarantee, the victim's above its own."""
