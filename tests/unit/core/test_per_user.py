@@ -124,7 +124,7 @@ def test_a_full_node_is_one_of_several() -> None:
     assert any("node big has 1 job, as many as one may have" in reason.text for reason in found.reasons)
 
 
-@pytest.mark.parametrize("name", ["fifo", "conservative", "default"])
+@pytest.mark.parametrize("name", ["fifo", "default"])
 def test_a_full_node_is_promised_from_when_it_takes_another(name: str) -> None:
     few = Settings(classes=(BATCH,), attempts_per_node=2)
     here = CheckedYard(name, [node("one")], settings=few)

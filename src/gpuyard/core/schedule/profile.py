@@ -26,7 +26,6 @@ from gpuyard.core.schedule.reserve import (
     find_closed,
     find_soonest,
     is_end_unknown,
-    unfull_ms,
 )
 from gpuyard.core.schedule.steps import Need, NodeSteps
 from gpuyard.core.state.state import State
@@ -247,10 +246,8 @@ class FleetProfile:
     def _free_from(self, record: JobRecord, way: Way, tasks: int, number: int, from_ms: int) -> int:
         """From when on a node that is followed step by step has room for `tasks` tasks."""
         nodes, shape = self._state.nodes, record.shape
-        if nodes.shut(number) or not (nodes.kinds[way.kind].members & way.pools) >> number & 1:
+        if nodes.closed[number] or not (nodes.kinds[way.kind].members & way.pools) >> number & 1:
             return NEVER_MS
-        if nodes.closed[number]:
-            from_ms = max(from_ms, unfull_ms(nodes, number))
         need = self._need(shape, tasks, number)
         return self._of(number).earliest(need, from_ms, lasts_ms(record))
 

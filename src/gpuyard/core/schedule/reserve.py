@@ -151,11 +151,11 @@ def ready_ms(nodes: Nodes, shape: Shape, number: int, tasks: int) -> int:
     if nodes.closed[number]:
         if nodes.shut(number):
             return NEVER_MS
-        return max(unfull_ms(nodes, number), _room_ms(nodes, shape, number, tasks))
+        return max(_unfull_ms(nodes, number), _room_ms(nodes, shape, number, tasks))
     return _room_ms(nodes, shape, number, tasks)
 
 
-def unfull_ms(nodes: Nodes, number: int) -> int:
+def _unfull_ms(nodes: Nodes, number: int) -> int:
     """When a node that has as many attempts as it may will have one fewer."""
     too_many = len(nodes.attempts_on[number]) - nodes.attempts_max
     return sorted([end_ms for end_ms, _grant in nodes.attempts_on[number].values()])[too_many] or 1
