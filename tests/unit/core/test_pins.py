@@ -49,6 +49,18 @@ def test_a_pinned_gpu_takes_slices_of_its_layout_and_nothing_else() -> None:
     assert part not in here.started(here.step())
 
 
+def test_a_job_with_a_kept_slice_of_a_pinned_gpu_starts_when_its_victim_has_stopped() -> None:
+    here = Yard("default", nodes(1, gpus=1, model="H100"))
+    pin(here, "7x1g.10gb")
+    there = [here.submit(ask(Mig(1, "1g.10gb"))) for _ in range(7)]
+    assert there == here.started(here.step())
+    kept = here.submit(ask(Mig(1, "1g.10gb")), klass="urgent")
+    (stop,) = here.step().stops
+    assert [] == here.started(here.step())
+    here.stop_confirmed(stop.job_id)
+    assert [kept] == here.started(here.step())
+
+
 def test_a_released_gpu_is_like_any_other() -> None:
     here = Yard("fifo", nodes(1, gpus=1, model="H200"))
     fresh = derived(here.state)

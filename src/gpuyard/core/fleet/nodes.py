@@ -376,12 +376,15 @@ class Nodes:
         """Whether an earmark still waits for something that it took to become free."""
         for grant in grants:
             number, gpus, slices, user = grant.node, grant.gpus, grant.slices, grant.user
-            if self.cards(number).clashes(grant) if slices else find_barred(self, number, user) & gpus:
-                return True
             if self.cpu_free[number] < 0 or self.memory_free[number] < 0 or self.down[number]:
                 return True
+            if slices:
+                # What a pinned GPU has free says nothing: the pin has taken all of it.
+                if self.cards(number).clashes(grant):
+                    return True
+                continue
             free = self.gpu_free[number]
-            if any(free[gpu] < 0 for gpu in positions[gpus]):
+            if find_barred(self, number, user) & gpus or any(free[gpu] < 0 for gpu in positions[gpus]):
                 return True
         return False
 
