@@ -434,6 +434,13 @@ FAULTS = [
         "tests/unit/core/test_slicing.py",
     ),
     Planted(
+        "a GPU is valued where a slice is kept that another still lies on",
+        "packing/slices/value_index.py",
+        " or gpu in pins or not cards.fit_together(gpu):",
+        " or gpu in pins:",
+        "tests/unit/packing/test_slices.py",
+    ),
+    Planted(
         "a slice is put beside a share that is being stopped",
         "core/fleet/mig_book.py",
         "        return own == MILLI - _booked(self.geometry, held)\n",

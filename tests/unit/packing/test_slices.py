@@ -8,12 +8,15 @@ from hypothesis import strategies as st
 
 from gpuyard.core.fleet.mig_geometry import PlacedSlice
 from gpuyard.core.fleet.mig_placing import count_whole_free, find_sliceable, find_slices, place_slices
+from gpuyard.core.state.dump import canonical, derived
 from gpuyard.model import DemandLearned, JobCancelled, Mig, Settings
 from gpuyard.model.mig import MIG_MODELS
 from gpuyard.packing.slices.value_index import SliceValueIndex
 from gpuyard.packing.slices.worth import _ways, add_place, list_profiles, value_sets
 from gpuyard.testing import ask, nodes, share
 from harness.yard import Yard
+from unit.core.test_geometry import lawful
+from unit.core.test_pins import pin
 
 H100 = MIG_MODELS["H100"]
 MIX = {"1g.10gb": 30, "1g.20gb": 10, "2g.20gb": 25, "3g.40gb": 20, "4g.40gb": 10, "7g.80gb": 5}
@@ -129,3 +132,56 @@ def test_a_slice_that_no_gpu_has_is_expected_in_vain() -> None:
     for wanted in (share(500), ask(Mig(1, "2g.20gb")), ask(1)):
         here.submit(wanted)
     assert 2 == len(here.step().starts)
+
+
+def expecting_slices() -> Yard:
+    here = Yard("default", nodes(1, gpus=1, model="H100"))
+    expecting(here, (ask(Mig(1, "1g.10gb")), 5), (ask(Mig(1, "2g.20gb")), 5))
+    return here
+
+
+def test_a_gpu_where_a_slice_is_kept_that_another_still_lies_on_is_not_valued() -> None:
+    here = expecting_slices()
+    there = [here.submit(ask(Mig(1, name))) for name in ("2g.20gb", "2g.20gb", "2g.20gb", "1g.10gb")]
+    assert there == here.started(here.step())
+    # The second job looks at the GPU in the same pass, with victims of its own drafted away.
+    urgent = [here.submit(ask(Mig(1, "2g.20gb")), klass="urgent") for _ in range(2)]
+    was = canonical(here.state), derived(here.state)
+    plan = here.decide()
+    assert was == (canonical(here.state), derived(here.state))
+    assert plan == here.step()
+    for job in urgent:
+        (stop,), (earmark,) = plan.stops, plan.earmarks
+        assert (job, job) == (stop.for_job, earmark.job_id)
+        assert here.state.jobs[stop.job_id].grants == earmark.grants
+        here.stop_confirmed(stop.job_id)
+        plan = here.step()
+        assert [job] == here.started(plan)
+    assert lawful(H100, here.state.nodes.slices_used[0][0])
+
+
+def test_a_slice_of_value_does_not_go_beside_a_share_that_is_still_being_stopped() -> None:
+    here = expecting_slices()
+    part = here.submit(share(250))
+    here.step()
+    first = here.submit(ask(Mig(1, "1g.10gb")), klass="urgent")
+    assert [part] == [stop.job_id for stop in here.step().stops]
+    second = here.submit(ask(Mig(1, "1g.10gb")))
+    assert [] == here.started(here.step())
+    here.stop_confirmed(part)
+    assert [first, second] == sorted(here.started(here.step()))
+
+
+def test_a_pinned_gpu_takes_no_slice_while_one_is_kept_that_another_still_lies_on() -> None:
+    here = expecting_slices()
+    pin(here, "7x1g.10gb")
+    there = [here.submit(ask(Mig(1, "1g.10gb"))) for _ in range(7)]
+    assert there == here.started(here.step())
+    kept = here.submit(ask(Mig(1, "1g.10gb")), klass="urgent")
+    (stop,) = here.step().stops
+    for job in [job for job in there if job != stop.job_id][:2]:
+        here.end(job)
+    other = here.submit(ask(Mig(1, "1g.10gb")))
+    assert [] == here.started(here.step())
+    here.stop_confirmed(stop.job_id)
+    assert {kept, other} <= set(here.started(here.step()))

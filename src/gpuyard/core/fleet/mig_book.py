@@ -79,15 +79,27 @@ class Cards(NamedTuple):
         own = self.free[gpu] + (MILLI if pin and pin.held else 0)
         return own == MILLI - _booked(self.geometry, held)
 
+    def fit_together(self, gpu: int) -> bool:
+        """Whether everything booked on a GPU can be there at once. Until then, it takes no more slices.
+
+        It cannot while slices are earmarked there and the attempt that is being stopped for them still has its own.
+        """
+        return not _overlap(self.geometry, self.cut.get(gpu, ())) and self.only_slices(gpu)
+
     def clashes(self, grant: Grant) -> bool:
         """Whether earmarked slices still overlap with something else: other slices, or a job without slices."""
         for gpu in {piece.gpu for piece in grant.slices}:
             held, pin = self.cut.get(gpu, ()), self.pins.get(gpu)
             if pin is not None and not set(held) <= set(pin.held):
                 return True
-            if find_flaw(self.geometry, held) or not self.only_slices(gpu):
+            if not self.fit_together(gpu):
                 return True
         return False
+
+
+@cache
+def _overlap(geometry: MigGeometry, held: Held) -> bool:
+    return bool(find_flaw(geometry, held))
 
 
 @cache

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 from gpuyard.core.fleet.bits import each, positions
-from gpuyard.core.fleet.mig_book import ByForce, Cards
+from gpuyard.core.fleet.mig_book import ByForce
 from gpuyard.core.fleet.mig_geometry import (
     Held,
     PlacedSlice,
@@ -32,11 +32,6 @@ KEPT = -1
 
 Found = tuple[int, tuple[Slice, ...], int]
 """Room for all slices of a task: the cost, the slices, and the milli that each of their GPUs is charged."""
-
-
-@cache
-def _overlap(geometry: MigGeometry, held: Held) -> bool:
-    return bool(find_flaw(geometry, held))
 
 
 def pin_flaw(nodes: Nodes, number: int, gpu: int, held: Held) -> str:
@@ -169,7 +164,7 @@ def find_slices(
             gpu
             for gpu in gpus
             if (free[gpu] >= milli or gpu in pins)
-            and (_open(cards, gpu) if gpu in pins or gpu in row else free[gpu] == MILLI)
+            and (cards.fit_together(gpu) if gpu in pins or gpu in row else free[gpu] == MILLI)
         ]
     )
     for each_gpu in range(min(shape.slices, size.count_max), 0, -1):
@@ -201,11 +196,6 @@ def find_slices(
             lost = sum([part[0] for part in chosen])
             return lost, tuple([piece for part in chosen for piece in part[2]]), milli * each_gpu
     return None
-
-
-def _open(cards: Cards, gpu: int) -> bool:
-    """Whether a GPU may take more slices: not while one overlaps with an earmarked one."""
-    return not _overlap(cards.geometry, cards.cut.get(gpu, ())) and cards.only_slices(gpu)
 
 
 def _order(place: PlacedSlice) -> tuple[int, str]:

@@ -105,21 +105,16 @@ class SliceValueIndex:
         if geometry is None:
             return None
         found: tuple[int, int, int] | None = None
-        free, profile = nodes.gpu_free[number], shape.profile
-        row, pins, idle = (
-            nodes.slices_used.get(number, {}),
-            nodes.pins.get(number),
-            nodes.slices_idle.get(number, {}),
-        )
+        cards, profile = nodes.cards(number), shape.profile
+        row, pins, free, idle = cards.cut, cards.pins, cards.free, nodes.slices_idle.get(number, {})
         mask = nodes.free_mask[number]
-        if pins:
-            for gpu in sorted(pins, reverse=True):
-                able = find_kept_starts(pins[gpu].held, row.get(gpu, ()), profile)
-                if able and free[gpu] + MILLI >= milli:
-                    return KEPT, (Slice(gpu, profile, able[0]),), milli
-                mask &= ~(1 << gpu)
+        for gpu in sorted(pins, reverse=True):
+            able = find_kept_starts(pins[gpu].held, row.get(gpu, ()), profile)
+            if able and cards.fit_together(gpu):
+                return KEPT, (Slice(gpu, profile, able[0]),), milli
+            mask &= ~(1 << gpu)
         for gpu in sorted(row, reverse=True):
-            if free[gpu] < milli or (pins and gpu in pins):
+            if free[gpu] < milli or gpu in pins or not cards.fit_together(gpu):
                 continue
             best = self.cheapest(geometry, row[gpu], profile, idle.get(gpu, ()))
             if best is not None and (found is None or best[0] < found[0]):
