@@ -226,6 +226,8 @@ def test_a_process_that_reads_ahead_gives_the_same_books(
     write_jobs(store, NOVEMBER_MS + 5, seed=1)
     store.append([MonthClosed(CLOSED_MS, "2026-11", "ana"), Ticked(CLOSED_MS + 1)])
     write_jobs(store, CLOSED_MS + 5, seed=2)
+    # More than a pipe holds: a process that reads ahead is not through before it is read from.
+    store.append([NodeAdded(NOW_MS - 1, node(letter * 8000)) for letter in "cdefghijklmnopqrstuvwxyz"])
     live = fill(store, epoch, batch=1000)
 
     small = {"batch": 23, "piece": 16, "ahead": place, "ahead_from": 20}
