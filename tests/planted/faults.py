@@ -227,8 +227,8 @@ FAULTS = [
     Planted(
         "the core reads the clock",
         "core/schedule/decide.py",
-        "from collections.abc import Callable\n",
-        "import time\nfrom collections.abc import Callable\n",
+        "from collections.abc import Callable, Sequence\n",
+        "import time\nfrom collections.abc import Callable, Sequence\n",
         "tests/architecture",
     ),
     Planted(
