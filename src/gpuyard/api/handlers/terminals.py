@@ -220,8 +220,8 @@ class _Visit:
 
     def _unanswered(self) -> str:
         """Why nobody answers inside a job that has room."""
-        view = self._yard.views.brief(self._label)
-        if view["attempt_state"] == AttemptState.STARTING.value:
+        view = self._yard.views.job(self._label)
+        if "array" not in view and view["attempt_state"] == AttemptState.STARTING.value:
             why = f": {view['reason']}" if view["reason"] else ""
             return f"job {self._label} is STARTING{why}; there is nothing to enter until it runs"
         return (
