@@ -25,14 +25,14 @@ demo: ## Show gpuyard at work on this machine; installs what runs it, and nothin
 	@$(BIN)/yard demo
 
 # Collecting once beside the checks writes the assertions that pytest rewrites; else each worker rewrites all of them.
-test: setup ## Style, types, layers and every test that needs no server; about ten minutes
+test: setup ## Style, types, layers and every test that needs no server; about six minutes
 	$(BIN)/pytest -n 0 -qq --collect-only >/dev/null & $(CHECKS); code=$$?; wait; exit $$code
 	$(PYTEST) -m "not soak and not rig" --ignore tests/hardware
 
+test-rigs test-wide soak: JOBS = 2
 test-rigs: setup ## The tests over real servers (Slurm, PostgreSQL, podman, Prometheus, rsyslog) and the long ones; CI runs them too
 	$(PYTEST) -m "rig and not wide and not soak"
 
-test-wide soak: JOBS = 2
 test-wide: setup ## The rigs that are seldom touched (pictures, every extra, a live yard's books, a newer Python); before a release
 	$(PYTEST) -m "wide and not soak"
 

@@ -351,12 +351,18 @@ def _checked(command: list[str], text: str = "", env: dict[str, str] | None = No
 
 
 def _free_ports(number: int) -> list[int]:
-    """Ports that nobody had a moment ago; all are held until the last one is found, so that they differ."""
+    """Ports that nobody had a moment ago, below those that the kernel gives to whoever asks for any: a daemon binds its
+    own seconds later, and on one that a yard or a client of another test has by then it never answers.
+    """
+    found: list[int] = []
     with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(number)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+        while len(found) < number:
+            port = 20_000 + secrets.randbelow(12_000)
+            each = held.enter_context(socket.socket())
+            with suppress(OSError):
+                each.bind(("127.0.0.1", port))
+                found.append(port)
+    return found
 
 
 def _answers(place: int | Path) -> bool:
