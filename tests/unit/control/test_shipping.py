@@ -118,6 +118,15 @@ def test_attempts_are_found_in_the_log_and_those_that_ended_meanwhile_too(world:
     assert (0, 0) == (world.shipper.sent, world.shipper.streams)
 
 
+def test_a_job_that_was_over_before_the_first_look_is_sent_by_a_server_that_has_just_started(world: World):
+    quick = world.requests.submit()
+    world.requests.start(quick)
+    world.write(quick, b"quick\n")
+    world.requests.end(quick)
+    world.shipper.round()
+    assert ["quick"] == world.receiver.texts
+
+
 def test_a_receiver_that_is_away_gets_everything_in_order_when_it_is_back(world: World):
     job = world.requests.submit()
     world.requests.start(job)

@@ -45,6 +45,8 @@ STREAMS_MAX = 200_000
 """Logs that wait to be sent; the oldest of ended attempts go when there are more."""
 NODES_NAMED = 8
 _KEPT_LONG_MS = 3_600_000
+_JUST_STARTED_MS = 10_000
+"""A server older than this that sends for the first time leads in the place of another, which sent what there was."""
 
 
 class Shipper(Sends):
@@ -74,6 +76,7 @@ class Shipper(Sends):
             self._logs_of, spec.line_bytes, now_ms, (EngineError, OSError, Refusal), look_s=look_s
         )
         self._cursors: Cursors | None = None
+        self._made = replica.seq, now_ms()
         self._seq, self._saved_seq = 0, -1
         self._streams: dict[tuple[str, str], Stream] = {}
         self._of_attempt: dict[tuple[int, int], list[Stream]] = {}
@@ -198,6 +201,10 @@ class Shipper(Sends):
             cursors.clear()
             self._cursors = cursors
             self._begin()
+            seq, at_ms = self._made
+            if self._now_ms() - at_ms < _JUST_STARTED_MS:
+                # Jobs that came and went between the server's start and this look are sent as well.
+                self._seq = min(seq, self._seq)
             return
         self._seq = found[0]
         for stream in found[1]:
