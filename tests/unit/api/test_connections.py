@@ -19,8 +19,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gpuyard.api.connecting.calling import Connection
+from gpuyard.api.edge.pulse import AsyncNotifier
 from gpuyard.api.edge.throttle import Throttle
-from gpuyard.api.edge.unread import UNREAD_MAX, make_room
+from gpuyard.api.edge.unread import UNREAD_MAX, UserAnswers, current, make_room
+from gpuyard.api.handlers.streams import STILL_HERE, signs_until_room
 from gpuyard.api.messages.bodies import read_bytes, told_when_gone
 from gpuyard.api.messages.problems import Problem
 from gpuyard.api.server import connections
@@ -394,6 +396,33 @@ def test_large_answers_that_are_asked_for_at_once_are_made_as_far_as_there_is_ro
                 return connection.recv(12) == b"HTTP/1.1 200"
 
         until(again, 30, lambda: "what is closed is not held any longer")
+
+
+@pytest.mark.parametrize("server_stops", [False, True])
+def test_a_stream_that_waits_for_room_shows_that_it_lives(server_stops: bool) -> None:
+    """It said nothing for as long as that took, also to a server that stopped."""
+
+    async def wait() -> list[bytes]:
+        user, pulse, left = UserAnswers(), AsyncNotifier(lambda _seq, _s: False, lambda: 0), [UNREAD_MAX]
+        length = [(b"content-length", str(UNREAD_MAX).encode())]
+        first = user.begin(lambda: left[0])
+        assert first.hold({"type": "http.response.start", "headers": length}) is None
+        first.let_go()
+        current(user.begin(lambda: 0))
+        signs = []
+        try:
+            async for sign in signs_until_room(100_000, pulse, quiet_s=0.01):
+                signs.append(sign)
+                if len(signs) == 2:
+                    if server_stops:
+                        pulse.close()
+                    else:
+                        left[0] = 0
+        finally:
+            pulse.close()
+        return signs
+
+    assert [STILL_HERE] * 2 == asyncio.run(asyncio.wait_for(wait(), 30))
 
 
 def test_an_answer_behind_one_that_is_not_read_counts() -> None:

@@ -9,6 +9,7 @@ any time. Root and the owner of the server are not held back, and each process c
 """
 
 import asyncio
+import math
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
@@ -155,13 +156,18 @@ async def yield_to_others() -> None:
         await account.rest(BURST_S / 2)
 
 
-async def wait_for_room(size: int) -> None:
-    """Wait until there is room for the next piece of the asker's stream, for as long as that takes."""
-    pause_s = ROOM_S_MIN
+async def wait_for_room(
+    size: int, most_s: float = math.inf, stops: Callable[[], bool] = lambda: False
+) -> bool:
+    """Wait until there is room for the next piece of the asker's stream, or it stops; whether there is."""
+    until_s, pause_s = time.monotonic() + most_s, ROOM_S_MIN
     while not unread.take_room(size):
+        if stops() or time.monotonic() >= until_s:
+            return False
         await asyncio.sleep(pause_s)
         pause_s = min(ROOM_S_MAX, 2 * pause_s)
         await yield_to_others()
+    return True
 
 
 async def run_metered(work: Callable[[], Awaitable[None]]) -> None:

@@ -18,8 +18,8 @@ from gpuyard.api.edge.open_streams import OpenStreams
 from gpuyard.api.edge.peers import get_asker
 from gpuyard.api.edge.pulse import AsyncNotifier
 from gpuyard.api.edge.routes import Handlers, read_number
-from gpuyard.api.edge.throttle import charge, run_in_thread, wait_for_room, yield_to_others
-from gpuyard.api.handlers.streams import QUIET_S, encode_event
+from gpuyard.api.edge.throttle import charge, run_in_thread, yield_to_others
+from gpuyard.api.handlers.streams import QUIET_S, STILL_HERE, encode_event, signs_until_room
 from gpuyard.api.messages.problems import Problem
 from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import Sight
@@ -123,18 +123,20 @@ class _Changes:
                 else:
                     version = told.version
                     if told.text:
-                        await wait_for_room(len(told.text))
+                        async for sign in signs_until_room(len(told.text), beat.pulse):
+                            yield sign
                         yield encode_event("rows", told.text, f"{told.seq}-{window.run}")
                         quiet_s = now_s
                 if now_s - ordered_s >= ORDER_S:
                     ordered_s = now_s
                     ordered, _seq, text = window.order(ordered, now_s)
                     if text:
-                        await wait_for_room(len(text))
+                        async for sign in signs_until_room(len(text), beat.pulse):
+                            yield sign
                         yield encode_event("order", text)
                 if now_s - quiet_s > QUIET_S:
                     quiet_s = now_s
-                    yield b": still here\n\n"
+                    yield STILL_HERE
                 await beat.next(version)
         finally:
             beat.followers -= 1
@@ -165,7 +167,7 @@ class _Changes:
                 await asyncio.sleep(WAKES_S)
             elif time.monotonic() - quiet_s > QUIET_S:
                 quiet_s = time.monotonic()
-                yield b": still here\n\n"
+                yield STILL_HERE
             else:
                 # Nobody looks by themselves: that would cost as much as to read a short list again and again.
                 await pulse.next(IDLE_S)

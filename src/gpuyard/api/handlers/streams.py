@@ -41,6 +41,7 @@ TURN_S = 0.0003
 """What a look costs in the event loop, about."""
 QUIET_S = 15.0
 """After so long without news a comment is sent, so that a dead connection is noticed."""
+STILL_HERE = b": still here\n\n"
 STANDING_S_MIN, STANDING_S_MAX = 1.0, 15.0
 """How often a job that waits is told how it stands: less and less often."""
 EVENTS_MAX = 500
@@ -182,7 +183,8 @@ class _Streams:
                     # Read again when there is room: what waits would take it.
                     size = len(event)
                     del piece, event
-                    await wait_for_room(size)
+                    async for sign in signs_until_room(size, pulse):
+                        yield sign
                     continue
                 yield event
                 place, look_s = after, LOOK_S_MIN
@@ -200,7 +202,7 @@ class _Streams:
             look_s = min(LOOK_S_MAX, 1.5 * look_s)
             if quiet_s > QUIET_S:
                 quiet_s = 0.0
-                yield b": still here\n\n"
+                yield STILL_HERE
 
     async def events(self, request: Request) -> Response:
         """Events of the log after `after` (or `Last-Event-ID`). Default: from now on. For administrators."""
@@ -223,7 +225,7 @@ class _Streams:
                 yield encode_event(kind, {"seq": seq, "kind": kind, "event": to_plain(found)}, seq)
             if not new:
                 await pulse.next(QUIET_S)
-                yield b": still here\n\n"
+                yield STILL_HERE
 
 
 class FollowedJob:
@@ -309,6 +311,12 @@ def _piece(piece: bytes) -> dict[str, str]:
         return {"text": piece.decode("utf-8")}
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(piece).decode()}
+
+
+async def signs_until_room(size: int, pulse: AsyncNotifier, quiet_s: float = QUIET_S) -> AsyncIterator[bytes]:
+    """Signs of life until there is room for a stream's next piece, or the server stops."""
+    while not await wait_for_room(size, quiet_s, lambda: pulse.closed) and not pulse.closed:
+        yield STILL_HERE
 
 
 def encode_event(name: str, data: Any, number: int | str = "") -> bytes:
