@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.patience import patient
+from rigs.components import Missing, install, skip_or_fail
 
 from .conftest import Box
 
@@ -33,6 +34,15 @@ def job(box: Box) -> Iterator[int]:
     box.wait(job_id, "RUNNING")
     yield job_id
     box("cancel", job_id)
+
+
+def need(program: str) -> None:
+    """Have a shell, installed if it is not there."""
+    if shutil.which(program) is None:
+        try:
+            install(program)
+        except Missing as why:
+            skip_or_fail(str(why))
 
 
 def shell(
@@ -101,8 +111,9 @@ def test_without_a_yard_there_is_nothing_to_offer_and_nothing_to_read(
         assert (0, "") == (done.code, done.err)
 
 
-@pytest.mark.skipif(shutil.which("zsh") is None, reason="needs zsh")
+@pytest.mark.rig
 def test_zsh_gets_words_with_their_meaning(box: Box, path: str, job: int) -> None:
+    need("zsh")
     script = f"""
         _describe() {{ print -l -- "${{(@P)3}}" }}
         compdef() {{ }}
@@ -120,10 +131,11 @@ def test_zsh_gets_words_with_their_meaning(box: Box, path: str, job: int) -> Non
     assert "--output=yaml" in lines
 
 
-@pytest.mark.skipif(shutil.which("fish") is None, reason="needs fish")
+@pytest.mark.rig
 def test_fish_completes_by_itself(box: Box, path: str, job: int) -> None:
+    need("fish")
     script = 'yard completion fish | source; complete -C "yard canc"; complete -C "yard cancel "'
     done = shell(box, path, ["fish", "--no-config", "-c", script])
     assert (0, "") == (done.returncode, done.stderr)
-    assert "cancel\tCancel jobs." in done.stdout
+    assert "cancel\tCancel jobs, by id or all that match." in done.stdout
     assert f"{job}\ttrains, RUNNING" in done.stdout
