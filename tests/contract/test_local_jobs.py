@@ -403,6 +403,7 @@ def test_a_frozen_job_stands_still(rig: LocalRig) -> None:
     rig.keys.add("y-1-1")
     rig.engine.start(EPOCH, [launch(rig, "y-1-1", recipe=Recipe(script=script))])
     until_alive(rig, "y-1-1", 3)
+    until(rig, "y-1-1", Phase.RUNNING)
     rig.engine.suspend(EPOCH, ["y-1-1"])
     rig.let_pass(150)
     frozen = rig.starts("y-1-1")

@@ -412,6 +412,7 @@ def test_an_attempt_that_a_restart_of_the_machine_ended_ran_no_longer_than_it_co
     for job_id, (key, limit_ms) in enumerate(limits_ms.items(), 1):
         local.engine.start(EPOCH, [launch(local, key, LONG, limit_ms=limit_ms, grace_ms=1000, job_id=job_id)])
         until_alive(local, key)
+    until(local, "y-3-1", Phase.RUNNING)
     local.engine.suspend(EPOCH, ["y-3-1"])
     until(local, "y-3-1", Phase.SUSPENDED)
     # The machine is off for some days: this boot began at a time that the engine's clock reckons back to.

@@ -321,6 +321,7 @@ def test_a_frozen_job_does_nothing_and_its_time_limit_waits(rig: Rig) -> None:
     limit_ms = 600 * rig.slack
     start(rig, launch(rig, "y-1-1", LONG, limit_ms=limit_ms))
     until_alive(rig, "y-1-1")
+    until(rig, "y-1-1", Phase.RUNNING)
 
     (reply,) = rig.engine.suspend(EPOCH, ["y-1-1"])
     if Capability.SUSPEND not in rig.engine.capabilities:
@@ -343,7 +344,9 @@ def test_a_frozen_job_can_be_stopped(rig: Rig) -> None:
         pytest.skip("this engine freezes no jobs")
     start(rig, launch(rig, "y-1-1", LONG))
     until_alive(rig, "y-1-1")
-    rig.engine.suspend(EPOCH, ["y-1-1"])
+    # Its tasks may be up before the engine has heard of it, and then it is refused.
+    until(rig, "y-1-1", Phase.RUNNING)
+    assert DONE == [reply.answer for reply in rig.engine.suspend(EPOCH, ["y-1-1"])]
     until(rig, "y-1-1", Phase.SUSPENDED)
     stop(rig, "y-1-1", grace_ms=5_000)
     report = ended(rig, "y-1-1")
