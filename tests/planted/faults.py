@@ -378,6 +378,20 @@ FAULTS = [
         LIFTS,
     ),
     Planted(
+        "percentages are not worked out anew when the fleet grows",
+        "core/state/fold_fleet.py",
+        "    state.recompile()\n    state.refit_quotas()\n",
+        "    state.recompile()\n",
+        f"tests/unit/core/test_percentages.py {MACHINE}",
+    ),
+    Planted(
+        "a percentage is rounded down to a thousandth of a GPU",
+        "core/quota/percentages.py",
+        "// HUNDRED_PERCENT_MILLI * MILLI",
+        "* MILLI // HUNDRED_PERCENT_MILLI",
+        f"tests/unit/core/test_percentages.py {MACHINE}",
+    ),
+    Planted(
         "a layout is pinned over slices that are in use",
         "core/explain/layout_plan.py",
         "    used = nodes.slices_used.get(number, {}).get(gpu, ())\n",

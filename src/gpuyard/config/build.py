@@ -34,7 +34,7 @@ def build(file: YardFile, findings: Findings, read: Read, notes: tuple[str, ...]
     known = fleet.read_models(file, findings)
     fleet.check_models(_models_named(file), known, findings)
     fleet.check_fleet(file, read, known, findings)
-    tenants.check_tenants(file, fleet.sum_capacity_milli(file, known), findings)
+    tenants.check_tenants(file, fleet.count_gpus(file), known, findings)
     check_prices(file.price_book or [], fleet.list_pools(file), findings)
     _check_classes(file, findings)
     fleet.check_aliases(file, findings)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from gpuyard.config.values import Access, Account, Oidc
+from gpuyard.core.quota.percentages import QUOTAS, percentage_text
 from gpuyard.ledger.prices import price_text
 from gpuyard.ledger.units import day_text
 from gpuyard.model import Budget, JobClass, NamedBudget, PolicySpec, Settings, Tenant
@@ -163,17 +164,19 @@ _WITHOUT = {
 def _tenant(tenant: Tenant) -> dict[str, str]:
     quota = tenant.quota
     texts = {"weight": str(tenant.weight)}
-    for key in ("guarantee", "limit", "borrow", "lend"):
+    for key in QUOTAS:
         amounts: dict[str, int] = getattr(quota, key)
         models = {model: milli for model, milli in amounts.items() if model != TOTAL}
         # A guarantee by model has its sum as total, which the file need not say.
         derived = key == "guarantee" and models and amounts.get(TOTAL) == sum(models.values())
-        if TOTAL in amounts and not derived:
-            texts[key] = _gpus(amounts[TOTAL])
-        elif key != "guarantee" or not models:
+        said = {model: _gpus(milli) for model, milli in amounts.items() if model != TOTAL or not derived}
+        said |= {model: percentage_text(part) for model, part in quota.percentages.get(key, {}).items()}
+        if TOTAL in said:
+            texts[key] = said.pop(TOTAL)
+        elif key != "guarantee" or not said:
             texts[key] = _WITHOUT[key]
-        for model in sorted(models):
-            texts[f"{key} {model}"] = _gpus(models[model])
+        for model in sorted(said):
+            texts[f"{key} {model}"] = said[model]
     for key in ("max_gpus_per_job", "max_gpus_per_user"):
         most = getattr(quota, key)
         texts[key] = _NO_LIMIT if most is None else _gpus(most)

@@ -16,7 +16,6 @@ from gpuyard.keys.problems import Path, described
 from gpuyard.model import CATALOGUE, ClusterPreference, GpuModel, Market, Node, Pool, Price, Settings
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.stand_in import STAND_IN_GPUS, STAND_IN_MODEL, clusters_text, value_text
-from gpuyard.model.units import MILLI
 from gpuyard.quantities import NODES_MAX
 
 Models = dict[str, GpuModel]
@@ -172,23 +171,20 @@ def _pooled(file: YardFile) -> set[str]:
     return {name for name, entry in file.clusters.items() if entry.pools is not None}
 
 
-def sum_capacity_milli(file: YardFile, known: Models) -> dict[str, int]:
-    """Milli-GPU of the whole fleet for every known model, and the sum under `total`; empty if it is not known yet."""
-    machines = [entry for entry in file.clusters.values() if entry.pools is None]
-    if any(entry.gpus is None for entry in machines):
-        return {}
-    capacity = dict.fromkeys((TOTAL, *known), 0)
+def count_gpus(file: YardFile) -> dict[tuple[str, str], int] | None:
+    """GPUs of the whole fleet by pool and model; None: an engine knows."""
+    found: dict[tuple[str, str], int] = {}
+    for entry in file.clusters.values():
+        if entry.pools is None:
+            if entry.gpus is None:
+                return None
+            count, model = entry.gpus
+            place = kind_for(entry).pool or "", model
+            found[place] = found.get(place, 0) + count
     for pool in _pools(file):
-        gpus, model = pool.entry.gpus
-        milli = gpus * pool.entry.nodes * MILLI
-        if gpus:
-            capacity[model] = capacity.get(model, 0) + milli
-            capacity[TOTAL] += milli
-    for gpus, model in [entry.gpus for entry in machines if entry.gpus]:
-        if gpus:
-            capacity[model] = capacity.get(model, 0) + gpus * MILLI
-            capacity[TOTAL] += gpus * MILLI
-    return capacity
+        count, model = pool.entry.gpus
+        found[pool.name, model] = found.get((pool.name, model), 0) + count * pool.entry.nodes
+    return {place: count for place, count in found.items() if count}
 
 
 def is_one_machine(file: YardFile) -> bool:

@@ -31,7 +31,16 @@ from gpuyard.keys.fields import required as _required
 from gpuyard.keys.fields import text as _text
 from gpuyard.keys.fields import whole as _whole
 from gpuyard.ledger.prices import CURRENCY
-from gpuyard.model import BudgetAction, JobClass, Market, NamedBudget, PolicySpec, Settings, Window
+from gpuyard.model import (
+    BudgetAction,
+    JobClass,
+    Market,
+    NamedBudget,
+    Percentage,
+    PolicySpec,
+    Settings,
+    Window,
+)
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.stand_in import STAND_IN_CLUSTERS, STAND_IN_GPUS, STAND_IN_MODEL
 from gpuyard.policies.registry import BALANCED, GANGS
@@ -62,7 +71,10 @@ def _total(value: object) -> object:
     return {TOTAL: value} if isinstance(value, str) else value
 
 
-_NUMBER_OF_GPUS = {"type": "number", "minimum": 0, "maximum": q.GPUS_MAX}
+_GPU_AMOUNTS = [
+    {"type": "number", "minimum": 0, "maximum": q.GPUS_MAX},
+    {"type": "string", "pattern": values.PERCENTAGE_PATTERN},
+]
 _PRICE = Shown({"type": "number", "minimum": 0, "maximum": q.PRICE_USD_MAX})
 _KEPT = Shown(
     {"anyOf": [{"type": "string", "pattern": DURATION_PATTERN, "minLength": 2}, {"const": q.FOREVER}]}
@@ -96,11 +108,11 @@ Percent = Annotated[
     int, Plain(_text(q.parse_percent)), Shown({"type": "integer", "minimum": 1, "maximum": q.PERCENT_MAX})
 ]
 KeptMs = Annotated[int, Plain(_text(q.parse_kept_ms)), _KEPT]
-QuotaPart = Annotated[int, Plain(_text(q.parse_gpu_milli)), Shown(_NUMBER_OF_GPUS)]
+QuotaPart = Annotated[int | Percentage, Plain(_text(values.gpu_amount)), Shown({"anyOf": _GPU_AMOUNTS})]
 
 
 class _QuotaMap:
-    """A number of GPUs, or one for each GPU model and `total`."""
+    """A number or a percentage of GPUs, or one for each GPU model and `total`."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_before_validator_function(_total, handler(source))
@@ -108,7 +120,7 @@ class _QuotaMap:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        return {"anyOf": [_NUMBER_OF_GPUS, handler(schema)]}
+        return {"anyOf": [*_GPU_AMOUNTS, handler(schema)]}
 
 
 Quota = Annotated[dict[str, QuotaPart], _QuotaMap()]
@@ -297,15 +309,20 @@ class TenantEntry(YamlMapping):
     parent: Word | None = _key("The tenant above it. Default: none.", example="research")
     weight: Count | None = _key("Its weight relative to the other tenants below the same parent.", default=1)
     guarantee: Quota | None = _key(
-        "GPUs that it gets back from others when it needs them, in total or by model. Default: none.",
+        "GPUs that it gets back from others when it needs them, in total or by model: a number, or a percentage of "
+        "the fleet, of the model or of a pool (40%, 40% of POOL). Default: none.",
         example=16,
     )
     limit: Quota | None = _key(
-        "The most GPUs it may hold, in total or by model. Default: no limit.",
+        "The most GPUs it may hold, in total or by model, as a number or a percentage. Default: no limit.",
         example={"total": 48, "H100": 32},
     )
-    borrow: Quota | None = _key("GPUs it may use above its guarantee. Default: no limit.", example=16)
-    lend: Quota | None = _key("GPUs of an unused guarantee that others may use. Default: all.", example=8)
+    borrow: Quota | None = _key(
+        "GPUs it may use above its guarantee, or a percentage. Default: no limit.", example=16
+    )
+    lend: Quota | None = _key(
+        "GPUs of an unused guarantee that others may use, or a percentage. Default: all.", example=8
+    )
     max_gpus_per_job: GpuMilli | None = _key("The most GPUs of one job. Default: no limit.", example=16)
     max_gpus_per_user: GpuMilli | None = _key(
         "The most GPUs of one user, over all tenants at or below it. Default: no limit.", example=8

@@ -4,10 +4,14 @@ A guarantee is a promise, so it is checked: the guarantees of the tenants below 
 model by model and in sum, and those at the top must fit in the fleet.
 """
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
+from dataclasses import replace
 from typing import Any
 
+from gpuyard.config import fleet
+from gpuyard.config.percentages import build_amounts, check_percentages, in_gpus
 from gpuyard.config.schema import NamedBudgetEntry, TenantEntry, YardFile
+from gpuyard.core.quota.percentages import QUOTAS, Gpus
 from gpuyard.errors import names_text, quote, suggest
 from gpuyard.keys.findings import Findings
 from gpuyard.keys.problems import Path
@@ -22,34 +26,48 @@ DEPTH_MAX = 16
 
 _CYCLE_SHOWN_MAX = 20
 
-_QUOTAS = ("guarantee", "limit", "borrow", "lend")
-
 
 def list_named_models(file: YardFile) -> Iterator[tuple[Path, str]]:
     """Every GPU model that a quota names, with its place."""
     for name, entry in (file.tenants or {}).items():
-        for kind in _QUOTAS:
+        for kind in QUOTAS:
             for model in getattr(entry, kind) or {}:
                 if model != TOTAL:
                     yield ("tenants", name, kind, model), model
 
 
-def check_tenants(file: YardFile, capacity_milli: dict[str, int], findings: Findings) -> None:
-    """Refuse a list that is no tree, and guarantees that contradict each other or the fleet."""
-    tenants = file.tenants or {}
-    whole = _check_tree(tenants, findings)
+def check_tenants(file: YardFile, gpus: Gpus | None, models: Iterable[str], findings: Findings) -> None:
+    """Refuse a list that is no tree, and guarantees that contradict each other or the fleet.
+
+    `gpus` are those of the fleet by pool and model; None: an engine knows.
+    """
+    given = file.tenants or {}
+    whole = _check_tree(given, findings)
+    if not check_percentages(given, gpus, fleet.list_pools(file), findings):
+        return
+    tenants = {name: in_gpus(entry, gpus) for name, entry in given.items()}
+    capacity_milli = {} if gpus is None else _sum_milli(gpus, models)
     for name, entry in tenants.items():
         _check_own(name, entry, findings)
     if not whole:
         return
     children: dict[str | None, list[str]] = {}
-    for name, entry in tenants.items():
-        children.setdefault(entry.parent, []).append(name)
+    for name, each in given.items():
+        children.setdefault(each.parent, []).append(name)
     for parent, below in children.items():
         if parent is None:
             _check_fleet(tenants, below, capacity_milli, findings)
         else:
             _check_below(tenants, parent, below, capacity_milli.keys(), findings)
+
+
+def _sum_milli(gpus: Gpus, models: Iterable[str]) -> dict[str, int]:
+    """Milli-GPU of the whole fleet for every known model, and the sum under `total`."""
+    capacity = dict.fromkeys((TOTAL, *models), 0)
+    for (_pool, model), count in gpus.items():
+        capacity[model] = capacity.get(model, 0) + count * MILLI
+        capacity[TOTAL] += count * MILLI
+    return capacity
 
 
 def _check_tree(tenants: dict[str, TenantEntry], findings: Findings) -> bool:
@@ -87,14 +105,13 @@ def _cycle_text(cycle: list[str]) -> str:
     return f"tenants form a cycle of parents: {' -> '.join([*shown, cycle[0]])}; remove one 'parent'"
 
 
-def _promised_milli(guarantee: dict[str, int] | None) -> int:
+def _promised_milli(guarantee: dict[str, int]) -> int:
     """The sum of a guarantee over all models."""
-    given = guarantee or {}
-    return max(given.get(TOTAL, 0), sum(milli for model, milli in given.items() if model != TOTAL))
+    return max(guarantee.get(TOTAL, 0), sum(milli for model, milli in guarantee.items() if model != TOTAL))
 
 
-def _guaranteed_milli(entry: TenantEntry, model: str) -> int:
-    return _promised_milli(entry.guarantee) if model == TOTAL else (entry.guarantee or {}).get(model, 0)
+def _guaranteed_milli(entry: Quota, model: str) -> int:
+    return _promised_milli(entry.guarantee) if model == TOTAL else entry.guarantee.get(model, 0)
 
 
 def gpus_text(milli: int, model: str = TOTAL) -> str:
@@ -103,9 +120,9 @@ def gpus_text(milli: int, model: str = TOTAL) -> str:
     return f"{count} GPU{'' if milli == MILLI else 's'}" if model == TOTAL else f"{count} {model}"
 
 
-def _check_own(name: str, entry: TenantEntry, findings: Findings) -> None:
+def _check_own(name: str, entry: Quota, findings: Findings) -> None:
     """One tenant's numbers against each other."""
-    guarantee, limit = entry.guarantee or {}, entry.limit or {}
+    guarantee, limit = entry.guarantee, entry.limit
     owner = f"tenant {quote(name)}"
     promised = _promised_milli(guarantee)
     if TOTAL in guarantee and promised > guarantee[TOTAL]:
@@ -120,11 +137,11 @@ def _check_own(name: str, entry: TenantEntry, findings: Findings) -> None:
             findings.at(path, f"{text}, {gpus_text(least, model)}; raise the limit or lower the guarantee")
 
 
-def _sums_milli(tenants: dict[str, TenantEntry], names: list[str]) -> dict[str, int]:
+def _sums_milli(tenants: dict[str, Quota], names: list[str]) -> dict[str, int]:
     """The sum of these tenants' guarantees, by model and in total."""
     sums = {TOTAL: 0}
     for name in names:
-        guarantee = tenants[name].guarantee or {}
+        guarantee = tenants[name].guarantee
         sums[TOTAL] += _promised_milli(guarantee)
         for model, milli in guarantee.items():
             if model != TOTAL:
@@ -133,7 +150,7 @@ def _sums_milli(tenants: dict[str, TenantEntry], names: list[str]) -> dict[str, 
 
 
 def _check_below(
-    tenants: dict[str, TenantEntry], parent: str, below: list[str], models: Set[str], findings: Findings
+    tenants: dict[str, Quota], parent: str, below: list[str], models: Set[str], findings: Findings
 ) -> None:
     """The guarantees of the tenants below one must fit in its own."""
     for model, milli in _sums_milli(tenants, below).items():
@@ -151,7 +168,7 @@ def _check_below(
 
 
 def _check_fleet(
-    tenants: dict[str, TenantEntry], top: list[str], capacity_milli: dict[str, int], findings: Findings
+    tenants: dict[str, Quota], top: list[str], capacity_milli: dict[str, int], findings: Findings
 ) -> None:
     """The fleet must have what the tenants at the top are guaranteed. The first tenant beyond it is marked."""
     for model, milli in _sums_milli(tenants, top).items():
@@ -190,13 +207,14 @@ def build_tenants(file: YardFile) -> tuple[Tenant, ...]:
 
 
 def _quota(entry: TenantEntry) -> Quota:
-    # A promise of 16 H100 is one of 16 GPUs too. Without the total, `borrow: 8` would count from zero.
-    guarantee = {TOTAL: _promised_milli(entry.guarantee), **entry.guarantee} if entry.guarantee else {}
-    return Quota(
+    quota = build_amounts(entry)
+    guarantee = quota.guarantee
+    if guarantee and TOTAL not in quota.percentages.get("guarantee", {}):
+        # A promise of 16 H100 is one of 16 GPUs too. Without the total, `borrow: 8` would count from zero.
+        guarantee = {TOTAL: _promised_milli(guarantee), **guarantee}
+    return replace(
+        quota,
         guarantee=guarantee,
-        limit=entry.limit or {},
-        borrow=entry.borrow or {},
-        lend=entry.lend or {},
         max_gpus_per_job=entry.max_gpus_per_job,
         max_gpus_per_user=entry.max_gpus_per_user,
         max_running_jobs=entry.max_running_jobs,

@@ -8,14 +8,19 @@ import re
 
 from gpuyard.errors import quote
 from gpuyard.model.names import NAME_PATTERN
-from gpuyard.model.settings import Window
-from gpuyard.quantities import GPUS_PER_NODE_MAX
+from gpuyard.model.settings import Percentage, Window
+from gpuyard.model.units import MILLI
+from gpuyard.quantities import GPUS_PER_NODE_MAX, parse_gpu_milli, parse_scaled
 
 WINDOW_DAYS_MAX = 366
 GPUS_PATTERN = r"^([0-9]{1,9})\s*[x×]\s*([A-Za-z0-9][A-Za-z0-9._-]*)$"
 
+PERCENTAGE_PATTERN = r"^([0-9]{1,3}(?:\.[0-9]{1,3})?)\s?%(?: of ([A-Za-z0-9][A-Za-z0-9._-]*))?$"
+"""A part of the fleet or, under its name, of a GPU model; or a part of a pool."""
+
 _WINDOWS = ("week", "month", "quarter")
 _GPUS = re.compile(GPUS_PATTERN)
+_PERCENTAGE = re.compile(PERCENTAGE_PATTERN)
 _NAME = re.compile(NAME_PATTERN)
 _INTEGER = re.compile(r"[0-9]{1,9}")
 
@@ -28,6 +33,18 @@ def budget_window(text: str) -> tuple[Window, int]:
         return Window.ROLLING, int(text[:-1])
     known = f"{', '.join(_WINDOWS)}, or 1d to {WINDOW_DAYS_MAX}d for a window that rolls"
     raise ValueError(f"must be one of: {known}; not {quote(text)}")
+
+
+def gpu_amount(text: str) -> int | Percentage:
+    """GPUs of a quota: a number, in milli-GPU, or a percentage, as in `40%` or `40% of training`."""
+    if "%" not in text:
+        return parse_gpu_milli(text)
+    match = _PERCENTAGE.fullmatch(text)
+    if not match:
+        raise ValueError(f"must be a percentage such as 40% or '40% of POOL', not {quote(text)}")
+    figure, pool = match.groups()
+    percent_milli = parse_scaled(figure, "a percentage", scale=MILLI, grain="0.001%", least=0, most=100)
+    return Percentage(percent_milli, pool or "")
 
 
 def gpus_of_node(text: str) -> tuple[int, str]:

@@ -15,6 +15,16 @@ TOTAL = "total"
 
 
 @dataclass(frozen=True, slots=True)
+class Percentage:
+    """A part of the GPUs of nodes that exist, up or down. Rounded down to whole GPUs, when fleet or settings change."""
+
+    percent_milli: int
+    """Thousandths of a percent."""
+    pool: str = ""
+    """The pool whose GPUs these are a part of; empty: those of the fleet."""
+
+
+@dataclass(frozen=True, slots=True)
 class Quota:
     """Milli-GPU by GPU model name, or under `total`. Absent in `limit`, `borrow` and `lend` means unlimited."""
 
@@ -30,6 +40,9 @@ class Quota:
     max_gpus_per_user: int | None = None
     """A limit, in milli-GPU, for each user, at or below this tenant; jobs without a user count by their leaf."""
     max_running_jobs: int | None = None
+    percentages: dict[str, dict[str, Percentage]] = field(default_factory=dict)
+    """What of `guarantee`, `limit`, `borrow` and `lend` is a percentage, by the same keys: of the GPUs of that model,
+    or of all. A key is in one of the two."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,12 @@ def _columns(rows: Sequence[Row]) -> list[Column]:
 
 def _amount(key: str) -> Callable[[Row], str]:
     def cell(row: Row) -> str:
-        parts = [f"{gpus:g}" if model == "total" else f"{gpus:g} {model}" for model, gpus in row[key].items()]
+        percent = row["percentages"].get(key, {})
+        parts = [
+            (f"{gpus:g}" if model == "total" else f"{gpus:g} {model}")
+            + (f" ({percent[model]})" if model in percent else "")
+            for model, gpus in row[key].items()
+        ]
         return ", ".join(parts) or "-"
 
     return cell

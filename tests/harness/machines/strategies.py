@@ -18,6 +18,7 @@ from gpuyard.model import (
     Milli,
     NamedBudget,
     Node,
+    Percentage,
     Quota,
     Settings,
     Tenant,
@@ -90,7 +91,7 @@ def quotas(draw: st.DrawFn) -> Quota:
     """A quota with few of its parts set."""
     names = ("guarantee", "limit", "borrow", "lend", "job", "user", "running")
     parts = draw(st.sets(st.sampled_from(names), max_size=3))
-    return Quota(
+    quota = Quota(
         guarantee=draw(amounts(8)) if parts & {"guarantee", "borrow", "lend"} else {},
         limit=draw(amounts(16)) if "limit" in parts else {},
         borrow=draw(amounts(8)) if "borrow" in parts else {},
@@ -99,6 +100,17 @@ def quotas(draw: st.DrawFn) -> Quota:
         max_gpus_per_user=draw(st.sampled_from((1000, 4000, 8000))) if "user" in parts else None,
         max_running_jobs=draw(st.integers(1, 4)) if "running" in parts else None,
     )
+    return draw(st.sampled_from((quota, quota, quota, in_percent(quota))))
+
+
+def in_percent(quota: Quota) -> Quota:
+    """The same with percentages for GPUs: of the fleet, of a model, and limits and guarantees by pool."""
+    parts = {}
+    for kind, pool in (("guarantee", ""), ("limit", "p"), ("borrow", ""), ("lend", "")):
+        given = getattr(quota, kind)
+        if given:
+            parts[kind] = {key: Percentage(milli * 6, pool) for key, milli in given.items()}
+    return replace(quota, guarantee={}, limit={}, borrow={}, lend={}, percentages=parts)
 
 
 budgets = st.builds(

@@ -7,7 +7,7 @@ again for every question.
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuyard.model import (
     Ask,
@@ -505,8 +505,23 @@ class Quotas:
         return [h for h in alike if path in chain(h.leaf)]
 
     def quota(self, path: str) -> Quota:
-        """What was set for a tenant."""
-        return self.tenants.get(path, Tenant(path)).quota
+        """What was set for a tenant, in GPUs: percentages are of all nodes that there are, up or down."""
+        given = self.tenants.get(path, Tenant(path)).quota
+        if not given.percentages:
+            return given
+        amounts = {kind: dict(getattr(given, kind)) for kind in ("guarantee", "limit", "borrow", "lend")}
+        for kind, parts in given.percentages.items():
+            for key, part in parts.items():
+                whole = [
+                    n.gpus
+                    for n in self.books.nodes
+                    if part.pool in ("", n.pool) and key in (TOTAL, n.gpu_model)
+                ]
+                amounts[kind][key] = sum(whole) * part.percent_milli // (100 * MILLI) * MILLI
+        if promised := amounts["guarantee"]:
+            by_model = sum(promised.values()) - promised.get(TOTAL, 0)
+            promised[TOTAL] = max(promised.get(TOTAL, 0), by_model)
+        return replace(given, percentages={}, **amounts)
 
     def guarantee(self, path: str, model: str | None) -> int:
         """What it is promised."""

@@ -35,6 +35,7 @@ from gpuyard.model import (
     OpenNode,
     Outcome,
     Plan,
+    Quota,
     RaiseAttempts,
     RaiseBorrow,
     RaiseBudget,
@@ -177,8 +178,10 @@ def with_quota(settings: Settings, lift: Lift) -> Settings:
         quota = tenant.quota
         match lift:
             case RaiseLimit():
+                quota = without(quota, "limit", lift.model)
                 quota = replace(quota, limit={**quota.limit, lift.model: lift.to_milli})
             case RaiseBorrow():
+                quota = without(quota, "borrow", lift.model)
                 quota = replace(quota, borrow={**quota.borrow, lift.model: lift.to_milli})
             case RaisePerUser():
                 quota = replace(quota, max_gpus_per_user=lift.to_milli)
@@ -188,12 +191,19 @@ def with_quota(settings: Settings, lift: Lift) -> Settings:
                 quota = replace(quota, max_running_jobs=lift.to)
             case LendMore():
                 lent = {name: milli for name, milli in quota.lend.items() if name != lift.model}
-                quota = replace(quota, lend=lent)
+                quota = replace(without(quota, "lend", lift.model), lend=lent)
             case RaiseBudget():
                 assert tenant.budget is not None
                 tenant = replace(tenant, budget=Budget(lift.to_gpu_ms, tenant.budget.window_ms))
         tenants[path] = replace(tenant, quota=quota)
     return replace(settings, tenants=tuple(tenants.values()))
+
+
+def without(quota: Quota, kind: str, model: str) -> Quota:
+    """The same without a percentage."""
+    parts = {each: dict(found) for each, found in quota.percentages.items()}
+    parts.get(kind, {}).pop(model, None)
+    return replace(quota, percentages=parts)
 
 
 def judge(yard: Yard, told: Explanation, *, books: bool = True) -> None:

@@ -13,6 +13,7 @@ from gpuyard.model import (
     GpuModel,
     JobClass,
     NamedBudget,
+    Percentage,
     PolicySpec,
     Price,
     Quota,
@@ -86,9 +87,25 @@ def test_a_guarantee_by_model_is_told_by_model() -> None:
     )
 
 
+def test_a_percentage_is_told_as_one() -> None:
+    one = Quota(
+        percentages={"guarantee": {"total": Percentage(40_000)}, "limit": {"H100": Percentage(12_500, "p")}}
+    )
+    two = Quota(guarantee={"total": 4000})
+
+    def of(quota: Quota) -> Settings:
+        return Settings(tenants=(Tenant("a", quota=quota),))
+
+    assert [
+        Change("tenant", "a", "guarantee", "40%", "4"),
+        Change("tenant", "a", "limit H100", "12.5% of p", "no limit"),
+    ] == compare(of(one), of(two))
+
+
 QUOTAS: dict[str, Any] = {
     "guarantee": {"total": 1}, "limit": {"H100": 1}, "borrow": {"total": 1}, "lend": {"total": 1},
     "max_gpus_per_job": 1, "max_gpus_per_user": 1, "max_running_jobs": 1,
+    "percentages": {"limit": {"total": Percentage(1000)}},
 }  # fmt: skip
 TENANTS: dict[str, Any] = {
     "path": "b",

@@ -124,6 +124,18 @@ ADDED = [
         "6:26: 'guarantee' of tenant 'a' is finer than 0.001 GPU, the smallest part that is counted: 0.0001",
     ),
     (
+        "tenants: {a: {guarantee: 101%}}",
+        "6:26: 'guarantee' of tenant 'a' must be a percentage of at most 100, not 101",
+    ),
+    (
+        "tenants: {a: {guarantee: 40% off}}",
+        "6:26: 'guarantee' of tenant 'a' must be a percentage such as 40% or '40% of POOL', not '40% off'",
+    ),
+    (
+        "tenants: {a: {limit: {H100: 0.0001%}}}",
+        "6:29: 'H100' of 'limit' of tenant 'a' must be a percentage such as 40% or '40% of POOL', not '0.0001%'",
+    ),
+    (
         "tenants: {a: {guarantee: -1}}",
         "6:26: 'guarantee' of tenant 'a' must be a number of GPUs of at least 0, not -1",
     ),

@@ -180,6 +180,53 @@ ADDED: list[tuple[str, list[str]]] = [
             "but the fleet has only 0 A100-80GB; lower a guarantee or add nodes"
         ],
     ),
+    # Percentages.
+    (
+        "tenants:\n  a: {guarantee: 60%}\n  b: {guarantee: 40.001%}",
+        [
+            "8:18: the tenants at the top are guaranteed 100.001% of the GPUs of the fleet (a 60% and b 40.001%), "
+            "and that is more than there is; lower one of them"
+        ],
+    ),
+    (
+        "tenants:\n  a: {guarantee: {H100: 60% of h100}}\n  b: {guarantee: {H100: 41% of h100}}",
+        [
+            "8:25: the tenants at the top are guaranteed 101% of the H100 of pool 'h100' (a 60% and b 41%), "
+            "and that is more than there is; lower one of them"
+        ],
+    ),
+    (
+        "tenants:\n  a: {guarantee: 50%}\n  b: {parent: a, guarantee: 30%}\n  c: {parent: a, guarantee: 30%}",
+        [
+            "7:18: the tenants below 'a' are guaranteed 18 GPUs, but it has a guarantee of only 16 GPUs; "
+            "raise it or lower theirs"
+        ],
+    ),
+    (
+        "tenants:\n  a: {guarantee: 60%}\n  b: {guarantee: 14}",
+        [
+            "8:18: the tenants at the top are guaranteed 33 GPUs (a 19 and b 14), "
+            "but the fleet has only 32 GPUs; lower a guarantee or add nodes"
+        ],
+    ),
+    (
+        "tenants: {a: {guarantee: 40%, limit: 30%}}",
+        [
+            "6:38: the limit of tenant 'a', 9 GPUs, is below its guarantee, 12 GPUs; "
+            "raise the limit or lower the guarantee"
+        ],
+    ),
+    (
+        "tenants: {a: {limit: 40% of h10}}",
+        ["6:22: unknown pool 'h10' in 'limit' of tenant 'a'; did you mean 'h100'?"],
+    ),
+    (
+        "tenants: {a: {limit: {A100-80GB: 40%}}}",
+        [
+            "6:34: 'limit' of tenant 'a' is 40%, and the fleet has no A100-80GB: that would be nothing; "
+            "add nodes first, or give a number"
+        ],
+    ),
     # Classes.
     (
         "default_class: urgnt\nclasses: {urgent: , batch: }",

@@ -5,11 +5,12 @@ What Slurm can say is written in a form that `yard slurm import` reads back as i
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpuyard.config.slurm.exporting_accounts import list_people, write_script
 from gpuyard.config.slurm.importing_policy import EASY
 from gpuyard.config.values import Config
+from gpuyard.core.quota.percentages import amount_of, percentage_words, resolve
 from gpuyard.engines.slurm.site.notes import Notes
 from gpuyard.engines.slurm.words.forms import duration_text, guess_models
 from gpuyard.errors import BadInput, quote
@@ -47,6 +48,7 @@ def export(config: Config, wishes: Wishes, notes: Notes) -> dict[str, str]:
             f"Say which with --cluster: {', '.join(names) or 'add one to the file'}.",
         )
     own = wishes.cluster if wishes.cluster in names else names[0] if len(names) == 1 else ""
+    config = _in_gpus(config, notes)
     pools = [pool for pool in config.pools if pool.cluster == own]
     unknown = [name for name in wishes.hosts if name not in {pool.name for pool in pools}]
     if unknown:
@@ -66,6 +68,30 @@ def export(config: Config, wishes: Wishes, notes: Notes) -> dict[str, str]:
         "gres.conf": head + "Lines for gres.conf.\n" + _gres_conf(pools, kinds, wishes),
         "sacctmgr.sh": write_script(config, wishes.cluster or own, kinds, known, head, notes),
     }
+
+
+def _in_gpus(config: Config, notes: Notes) -> Config:
+    """The same with percentages as numbers of GPUs, of the fleet that the file describes."""
+    gpus: dict[tuple[str, str], int] = {}
+    for pool in config.pools:
+        for node in pool.nodes:
+            if node.gpus:
+                gpus[pool.name, node.gpu_model] = gpus.get((pool.name, node.gpu_model), 0) + node.gpus
+    tenants = []
+    for tenant in config.settings.tenants:
+        quota = tenant.quota
+        if quota.percentages and not gpus:
+            unknown = "the file does not say how many GPUs there are"
+            notes.leave(f"percentages of tenant {quote(tenant.path)}: {unknown}")
+            quota = replace(quota, percentages={})
+        for key, part in quota.percentages.get("limit", {}).items():
+            count = amount_of(part, key, gpus) // MILLI
+            notes.guess(
+                f"limit of tenant {quote(tenant.path)}: {percentage_words(part, key, gpus)} is written as {count}; "
+                "export again when nodes come or go"
+            )
+        tenants.append(replace(tenant, quota=resolve(quota, gpus)))
+    return replace(config, settings=replace(config.settings, tenants=tuple(tenants)))
 
 
 def _type(model: str) -> str:

@@ -26,9 +26,10 @@ from gpuyard.core.explain.admission import amount_counted, amount_text, gpus_tex
 from gpuyard.core.explain.budget_use import NamedUse, list_named_uses, list_own_uses
 from gpuyard.core.explain.caps import find_caps
 from gpuyard.core.quota.budgets import make_spend
+from gpuyard.core.quota.percentages import Gpus, amount_of, percentage_text, percentage_words, resolve
 from gpuyard.errors import names_text
 from gpuyard.ledger.units import day_text
-from gpuyard.model import BudgetAction, ConfigSet, Settings
+from gpuyard.model import BudgetAction, ConfigSet, Quota, Settings, Tenant
 from gpuyard.model.settings import TOTAL
 from gpuyard.store import CONFIG_ROWS, ConfigVersion, Store, VersionCause, hash_text
 from gpuyard.wire.endpoints import Action
@@ -389,23 +390,34 @@ def _notes(state: State, settings: Settings) -> list[str]:
     """What holds although it may not look so: jobs above a limit or of a class that is no longer theirs, guarantees
     beyond the fleet."""
     found = []
-    tenants = state.tenants
+    tenants, gpus = state.tenants, state.count_gpus()
+    quotas = {tenant.path: resolve(tenant.quota, gpus) for tenant in settings.tenants}
     for tenant in settings.tenants:
         number = tenants.number.get(tenant.path)
-        limit = tenant.quota.limit.get(TOTAL)
+        limit = quotas[tenant.path].limit.get(TOTAL)
+        found += _of_nothing(tenant, gpus)
         if number is not None and limit is not None and tenants.used[number][0] > limit:
             found.append(
                 f"{tenant.path} uses {gpus_text(tenants.used[number][0])} GPUs, more than its new limit of "
                 f"{gpus_text(limit)}: what runs goes on, nothing new starts until it is below"
             )
-    top = [tenant for tenant in settings.tenants if "/" not in tenant.path]
-    promised = sum(tenant.quota.guarantee.get(TOTAL, 0) for tenant in top)
+    promised = sum(quota.guarantee.get(TOTAL, 0) for path, quota in quotas.items() if "/" not in path)
     there = sum(node.gpus for node in state.nodes.node) * 1000
     if promised > there:
         found.append(
             f"guarantees come to {gpus_text(promised)} GPUs and the fleet has {gpus_text(there)}: not all can be kept"
         )
     return [*found, *_overspent(state, settings), *list_kept_classes(state, settings)]
+
+
+def _of_nothing(tenant: Tenant, gpus: Gpus) -> list[str]:
+    """Percentages of nodes that are not there, or that round down to no GPU."""
+    return [
+        f"{kind} of {tenant.path}: {percentage_words(part, key, gpus)} is no whole GPU"
+        for kind, parts in tenant.quota.percentages.items()
+        for key, part in parts.items()
+        if part.percent_milli and not amount_of(part, key, gpus)
+    ]
 
 
 def _overspent(state: State, settings: Settings) -> list[str]:
@@ -468,20 +480,26 @@ def _tree(state: State, now_ms: int) -> list[TenantReply]:
     waiting, _milli = state.counts.by_tenant(tenants.chain)
     rows: list[TenantReply] = []
     configured = {tenant.path: tenant for tenant in state.settings.tenants}
+    gpus = state.count_gpus()
     numbers = [number for number, path in tenants.places() if path and not path.endswith("/-")]
     for number in sorted(numbers, key=lambda number: tenants.path[number].split("/")):
         path = tenants.path[number]
         tenant = configured.get(path)
-        quota = tenant.quota if tenant is not None else None
+        given = tenant.quota if tenant is not None else Quota()
+        quota = resolve(given, gpus)
         rows.append(
             {
                 "tenant": path,
                 "configured": tenant is not None,
                 "weight": tenants.weight[number],
-                "guarantee": _gpus(quota.guarantee) if quota else {},
-                "limit": _gpus(quota.limit) if quota else {},
-                "borrow": _gpus(quota.borrow) if quota else {},
-                "lend": _gpus(quota.lend) if quota else {},
+                "guarantee": _gpus(quota.guarantee),
+                "limit": _gpus(quota.limit),
+                "borrow": _gpus(quota.borrow),
+                "lend": _gpus(quota.lend),
+                "percentages": {
+                    kind: {key: percentage_text(part) for key, part in sorted(parts.items())}
+                    for kind, parts in given.percentages.items()
+                },
                 "gpus_used": tenants.used[number][0] / 1000,
                 "running": tenants.running[number],
                 "waiting": waiting[number],

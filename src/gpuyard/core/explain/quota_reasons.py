@@ -19,7 +19,8 @@ from gpuyard.core.explain.room_reasons import model_name
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.phrases import count_text, names_text
 from gpuyard.core.quota.budgets import MONEY
-from gpuyard.core.quota.tenants import ROOT, UNLIMITED
+from gpuyard.core.quota.percentages import percentage_words
+from gpuyard.core.quota.tenants import ROOT
 from gpuyard.core.schedule.passes import Pass
 from gpuyard.core.state.state import State
 from gpuyard.model import (
@@ -81,9 +82,11 @@ def tenant_name(state: State, number: int) -> str:
     return state.tenants.path[number] or "the whole yard"
 
 
-def configured(state: State, path: str) -> Quota:
-    """The quota set for a tenant itself; an empty one if there is none."""
-    return next((each.quota for each in state.settings.tenants if each.path == path), Quota())
+def _in_percent(state: State, path: str, kind: str, key: str) -> str:
+    """A quota in percent, with what it is a part of; of one in GPUs nothing."""
+    own = next((each.quota for each in state.tenants.in_percent if each.path == path), Quota())
+    part = own.percentages.get(kind, {}).get(key)
+    return percentage_words(part, key, state.count_gpus()) if part else ""
 
 
 def _amounts(
@@ -92,27 +95,31 @@ def _amounts(
     """Limit and borrowing, in total and by GPU model."""
     tenants, milli = state.tenants, record.shape.gpu_milli
     name, path = tenant_name(state, number), tenants.path[number]
-    own = configured(state, path)
     reasons = []
     for column in (0, *[1 + model for model in models]):
         key = _key(state, column)
-        used, limit = tenants.used[number][column], own.limit.get(key, UNLIMITED)
+        used, limit = tenants.used[number][column], tenants.limit[number][column]
         ceiling, guarantee = tenants.ceiling[number][column], tenants.guarantee[number][column]
         unit = f" {model_name(state, column - 1)}" if column else ""
         asks = f"(uses {gpus_text(used)}, asks for {gpus_text(milli)})"
         ends = Remedy(Cure.JOBS_OF_END, (name,))
         if used + milli > limit:
             over = _amount(used + milli - limit, unit)
-            text = f"{name} would be {over} over its limit of {gpus_text(limit)}{unit} {asks}"
+            most = f"{gpus_text(limit)}{unit}"
+            if part := _in_percent(state, path, "limit", key):
+                most += f", which is {part}"
+            text = f"{name} would be {over} over its limit of {most} {asks}"
             lifted_by = (ends if milli <= limit else Remedy(Cure.FEWER_GPUS), Remedy(Cure.HIGHER_LIMIT))
             lift: Lift = RaiseLimit(path, key, used + milli)
             reasons.append(Reason(ReasonCode.LIMIT, name, text, may_force, lifted_by, lift))
         if used + milli > ceiling:
             over, borrow = gpus_text(used + milli - ceiling), _amount(ceiling - guarantee, unit)
-            text = (
-                f"{name} may borrow {borrow} above its guarantee of {gpus_text(guarantee)} "
-                f"and would be {over} over that {asks}"
-            )
+            promised = gpus_text(guarantee)
+            if part := _in_percent(state, path, "borrow", key):
+                borrow += f" ({part})"
+            if part := _in_percent(state, path, "guarantee", key):
+                promised += f" ({part})"
+            text = f"{name} may borrow {borrow} above its guarantee of {promised} and would be {over} over that {asks}"
             lift = RaiseBorrow(path, key, used + milli - guarantee)
             lifted_by = (ends, Remedy(Cure.HIGHER_BORROW))
             reasons.append(Reason(ReasonCode.BORROW, name, text, False, lifted_by, lift))

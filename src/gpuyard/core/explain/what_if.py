@@ -42,6 +42,7 @@ from gpuyard.model import (
     NodeUp,
     OpenNode,
     Outcome,
+    Percentage,
     Plan,
     Quota,
     QuotaLift,
@@ -236,15 +237,25 @@ def _settings(settings: Settings, lifts: list[QuotaLift]) -> Settings:
         tenant = tenants.get(path) or Tenant(path)
         tenants[path] = replace(tenant, quota=replace(tenant.quota, **fields))
 
+    def without(path: str, kind: str, model: str) -> dict[str, dict[str, Percentage]]:
+        """What stays in percent where a number takes the place of a percentage."""
+        every = quota(path).percentages
+        return {
+            **every,
+            **({kind: {n: part for n, part in every[kind].items() if n != model}} if kind in every else {}),
+        }
+
     def raised(budget: NamedBudget, to: int) -> NamedBudget:
         return replace(budget, micro_usd=to) if budget.micro_usd else replace(budget, gpu_ms=to)
 
     for lift in lifts:
         match lift:
             case RaiseLimit(path, model, to):
-                change(path, limit={**quota(path).limit, model: to})
+                percentages = without(path, "limit", model)
+                change(path, limit={**quota(path).limit, model: to}, percentages=percentages)
             case RaiseBorrow(path, model, to):
-                change(path, borrow={**quota(path).borrow, model: to})
+                percentages = without(path, "borrow", model)
+                change(path, borrow={**quota(path).borrow, model: to}, percentages=percentages)
             case RaisePerUser(path, to):
                 change(path, max_gpus_per_user=to)
             case RaiseAttempts(to):
@@ -255,7 +266,8 @@ def _settings(settings: Settings, lifts: list[QuotaLift]) -> Settings:
                 change(path, max_running_jobs=to)
             case LendMore(paths, model):
                 for path in paths:
-                    change(path, lend={n: milli for n, milli in quota(path).lend.items() if n != model})
+                    lend = {n: milli for n, milli in quota(path).lend.items() if n != model}
+                    change(path, lend=lend, percentages=without(path, "lend", model))
             case RaiseBudget(path, to):
                 tenant = tenants[path]
                 assert tenant.budget is not None

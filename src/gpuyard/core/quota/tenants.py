@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from gpuyard.core.quota.budgets import Labels, Spend, is_about, make_spend
+from gpuyard.core.quota.percentages import Gpus, resolve
 from gpuyard.core.quota.usage import DecayedUsage, UsageDelta
 from gpuyard.model import Quota, ReasonCode, Settings, Tenant
 from gpuyard.model.settings import TOTAL
@@ -21,8 +22,12 @@ class Tenants:
     Nothing outside of this class writes to its columns.
     """
 
-    def __init__(self, settings: Settings, models: dict[str, int]) -> None:
+    def __init__(self, settings: Settings, models: dict[str, int], gpus: Gpus) -> None:
+        """`gpus`: those of nodes that exist, of which percentages are a part."""
         self.settings = settings
+        self._gpus = gpus
+        self.in_percent: list[Tenant] = [each for each in settings.tenants if each.quota.percentages]
+        """The tenants with a quota in percent."""
         self.models = models
         self.number: dict[str, int] = {"": ROOT}
         self.path: list[str] = []
@@ -229,10 +234,7 @@ class Tenants:
         number = len(self.path)
         columns = 1 + len(self.models)
         quota = tenant.quota
-        guarantee = self._columns(quota.guarantee, 0)
-        limit = self._columns(quota.limit, UNLIMITED)
-        borrow = self._columns(quota.borrow, UNLIMITED)
-        lend = self._columns(quota.lend, UNLIMITED)
+        guarantee, limit, ceiling, held_back = self._amounts(quota)
         self.path.append(path)
         self.parent.append(parent)
         self.chain.append((number, *above))
@@ -240,8 +242,8 @@ class Tenants:
         self.weight.append(tenant.weight)
         self.guarantee.append(guarantee)
         self.limit.append(limit)
-        self.ceiling.append([min(UNLIMITED, g + b) for g, b in zip(guarantee, borrow, strict=True)])
-        self.held_back.append([max(0, g - give) for g, give in zip(guarantee, lend, strict=True)])
+        self.ceiling.append(ceiling)
+        self.held_back.append(held_back)
         self.max_job.append(UNLIMITED if quota.max_gpus_per_job is None else quota.max_gpus_per_job)
         self.max_running.append(UNLIMITED if quota.max_running_jobs is None else quota.max_running_jobs)
         if tenant.budget is not None:
@@ -259,7 +261,8 @@ class Tenants:
             self.budgeted = True
             self.priced = self.priced or spend.of_money
             self.softened += [spend] if spend.softens else []
-        self.guaranteed.append(any(guarantee) or (number != ROOT and self.guaranteed[parent]))
+        promised = any(guarantee) or "guarantee" in quota.percentages
+        self.guaranteed.append(promised or (number != ROOT and self.guaranteed[parent]))
         self._used.append([0] * columns)
         self.claimed.append([0] * columns)
         self._idle_claims.append([0] * columns)
@@ -267,7 +270,7 @@ class Tenants:
         for column in (self._running, self.fair_key):
             column.append(0)
         own = (
-            any(v != UNLIMITED for v in (*limit, *self.ceiling[number]))
+            any(v != UNLIMITED for v in (*limit, *ceiling))
             or self.max_job[number] != UNLIMITED
             or self.max_running[number] != UNLIMITED
             or spend is not None
@@ -280,6 +283,25 @@ class Tenants:
             self._catch_up()
             self.at_once = True
         return number
+
+    def _amounts(self, quota: Quota) -> tuple[list[int], list[int], list[int], list[int]]:
+        """A quota in columns: guarantee, limit, ceiling, and what is held back."""
+        quota = resolve(quota, self._gpus)
+        guarantee, limit = self._columns(quota.guarantee, 0), self._columns(quota.limit, UNLIMITED)
+        borrow, lend = self._columns(quota.borrow, UNLIMITED), self._columns(quota.lend, UNLIMITED)
+        ceiling = [min(UNLIMITED, g + b) for g, b in zip(guarantee, borrow, strict=True)]
+        return guarantee, limit, ceiling, [max(0, g - give) for g, give in zip(guarantee, lend, strict=True)]
+
+    def refit(self, gpus: Gpus) -> bool:
+        """Work out percentages anew, of these GPUs. False: what is held back changes, so all is to be built anew."""
+        self._gpus = gpus
+        for tenant in self.in_percent:
+            number = self.number[tenant.path]
+            guarantee, limit, ceiling, held_back = self._amounts(tenant.quota)
+            if held_back != self.held_back[number]:
+                return False
+            self.guarantee[number], self.limit[number], self.ceiling[number] = guarantee, limit, ceiling
+        return True
 
     def _columns(self, amounts: dict[str, int], default: int) -> list[int]:
         row = [default] * (1 + len(self.models))

@@ -35,6 +35,7 @@ def node_added(state: State, event: NodeAdded) -> None:
     model = state.model_number(event.node.gpu_model if event.node.gpus else "")
     state.node_number[key] = state.nodes.add(event.node, model)
     state.recompile()
+    state.refit_quotas()
 
 
 def node_changed(state: State, event: NodeChanged) -> None:
@@ -61,6 +62,7 @@ def node_changed(state: State, event: NodeChanged) -> None:
         record = state.jobs[job_id]
         if record.grants[0].node == number:
             state.recharge(record, event.at_ms)
+    state.refit_quotas()
 
 
 def engine_seen(state: State, event: EngineSeen) -> None:

@@ -97,7 +97,7 @@ class State:
         """Time of the last event."""
         self.skipped_ms = 0
         """By how much the clock was set ahead, all together."""
-        self.tenants = Tenants(self.settings, self.models)
+        self.tenants = Tenants(self.settings, self.models, self.count_gpus())
         self.queue = WaitQueue(FIFO, self.tenants)
         self.counts = Counts()
         """How many jobs wait, by user and tenant, and how much is kept of users' live jobs. Derived."""
@@ -134,7 +134,7 @@ class State:
         self.classes = {c.name: c for c in settings.classes}
         self.lowest_preemptible = min((c.priority for c in settings.classes if c.preemptible), default=None)
         self.weights = [self._weight(name) for name in self.models]
-        self.tenants = Tenants(settings, self.models)
+        self.tenants = Tenants(settings, self.models, self.count_gpus())
         self.tenants.take_over(old, self.now_ms)
         for record in self.jobs.values():
             record.leaf, record.party = self.place_of(record.job.spec)
@@ -148,6 +148,24 @@ class State:
         self.recompile()
         self.reindex(self.queue.order)
         self.nodes.gain_room()
+
+    def count_gpus(self) -> dict[tuple[str, str], int]:
+        """GPUs of nodes that exist, up or down, by pool and model, without those of clusters that do not count."""
+        nodes, names = self.nodes, list(self.models)
+        found: dict[tuple[str, str], int] = {}
+        for kind in nodes.kinds:
+            if kind.gpus and nodes.observed.get(kind.cluster, True):
+                for pool, there in nodes.by_pool.items():
+                    place = pool, names[kind.model]
+                    found[place] = found.get(place, 0) + (kind.members & there).bit_count() * kind.gpus
+        return found
+
+    def refit_quotas(self) -> None:
+        """Work out quotas in percent anew, after a change of the nodes that exist."""
+        if self.tenants.in_percent:
+            self.configured += 1
+            if not self.tenants.refit(self.count_gpus()):
+                self.configure(self.settings)
 
     def _count_running(self, record: JobRecord) -> None:
         # Its part of the current period is already in `accrued`: count it as if it had started with the period.

@@ -43,6 +43,10 @@ class TenantReply(CapsReply):
     limit: dict[str, float]
     borrow: dict[str, float]
     lend: dict[str, float]
+    percentages: Annotated[
+        dict[str, dict[str, str]],
+        "What of guarantee, limit, borrow and lend is a percentage of the GPUs that exist, as yard.yaml has it.",
+    ]
     gpus_used: float
     running: int
     waiting: int
