@@ -392,6 +392,20 @@ FAULTS = [
         f"tests/unit/core/test_percentages.py {MACHINE}",
     ),
     Planted(
+        "of the cores of a gang those of one task count",
+        "core/fleet/shapes.py",
+        "self.measure = self.tasks * self.cpu_milli, self.tasks * self.memory_mib",
+        "self.measure = self.cpu_milli, self.tasks * self.memory_mib",
+        f"tests/unit/core/test_quota.py {MACHINE}",
+    ),
+    Planted(
+        "a job that waits for memory is overtaken by what needs it",
+        "core/schedule/passes.py",
+        "            and memory_mib <= spare[1]\n",
+        "",
+        "tests/unit/core/test_quota.py",
+    ),
+    Planted(
         "a layout is pinned over slices that are in use",
         "core/explain/layout_plan.py",
         "    used = nodes.slices_used.get(number, {}).get(gpu, ())\n",

@@ -155,6 +155,8 @@ _WITHOUT = {
     "max_gpus_per_job": _NO_LIMIT,
     "max_gpus_per_user": _NO_LIMIT,
     "max_running_jobs": _NO_LIMIT,
+    "max_cpus": _NO_LIMIT,
+    "max_memory": _NO_LIMIT,
     "budget": _NO_LIMIT,
     "tenants": _EVERYBODY,
 }
@@ -181,6 +183,8 @@ def _tenant(tenant: Tenant) -> dict[str, str]:
         most = getattr(quota, key)
         texts[key] = _NO_LIMIT if most is None else _gpus(most)
     texts["max_running_jobs"] = _NO_LIMIT if quota.max_running_jobs is None else str(quota.max_running_jobs)
+    texts["max_cpus"] = _NO_LIMIT if quota.max_cpu_milli is None else decimal_text(quota.max_cpu_milli, MILLI)
+    texts["max_memory"] = _NO_LIMIT if quota.max_memory_mib is None else memory_text(quota.max_memory_mib)
     texts["budget"] = _NO_LIMIT if tenant.budget is None else _budget(tenant.budget)
     return texts
 

@@ -328,6 +328,12 @@ class TenantEntry(YamlMapping):
         "The most GPUs of one user, over all tenants at or below it. Default: no limit.", example=8
     )
     max_running_jobs: Count | None = _key("The most jobs it may run at once. Default: no limit.", example=100)
+    max_cpus: CpuMilli | None = _key(
+        "The most cores of all its running jobs, as many as they name. Default: no limit.", example=40
+    )
+    max_memory: MemoryMib | None = _key(
+        "The most memory of all its running jobs, as much as they name. Default: no limit.", example="200G"
+    )
     budget: BudgetEntry | None = _key("GPU time it may spend in each window. Default: no limit.")
 
 

@@ -218,6 +218,8 @@ def _quota(entry: TenantEntry) -> Quota:
         max_gpus_per_job=entry.max_gpus_per_job,
         max_gpus_per_user=entry.max_gpus_per_user,
         max_running_jobs=entry.max_running_jobs,
+        max_cpu_milli=entry.max_cpus,
+        max_memory_mib=entry.max_memory,
     )
 
 

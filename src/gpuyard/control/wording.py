@@ -23,6 +23,7 @@ _WORDS = {
     Cure.NO_GPUS: "--gpus 0; or GPUs, which this machine pretends to have by `{shown}` in yard.yaml "
     "(then yard up --config yard.yaml)",
     Cure.FEWER_CORES: "fewer cores a task, or none (--cpus)",
+    Cure.LESS_MEMORY: "less memory a task (--mem)",
     Cure.ONE_TASK: "a job of one task",
     Cure.WHOLE_GPUS: "whole GPUs, as in --gpus 1",
     Cure.WHOLE_OR_SHARE: "ask for whole GPUs, or for a part of one as a fraction",
@@ -61,6 +62,8 @@ _WORDS = {
     Cure.MORE_PER_USER: "more for each user (max_gpus_per_user)",
     Cure.MORE_PER_JOB: "more for each job (max_gpus_per_job)",
     Cure.MORE_RUNNING: "more jobs at a time (max_running_jobs)",
+    Cure.MORE_CORES: "more cores for {names} (max_cpus)",
+    Cure.MORE_MEMORY: "more memory for {names} (max_memory)",
     Cure.MORE_ATTEMPTS: "more for each user (attempts_per_user)",
     Cure.MORE_PER_NODE: "more for each node (attempts_per_node)",
 }

@@ -90,6 +90,22 @@ class RaiseRunningJobs:
 
 
 @dataclass(frozen=True, slots=True)
+class RaiseCores:
+    """A tenant's `max_cpus` is `to_milli`."""
+
+    tenant: str
+    to_milli: int
+
+
+@dataclass(frozen=True, slots=True)
+class RaiseMemory:
+    """A tenant's `max_memory` is `to_mib`."""
+
+    tenant: str
+    to_mib: int
+
+
+@dataclass(frozen=True, slots=True)
 class RaiseBorrow:
     """A tenant may borrow `to_milli` of a GPU model, or under `total`."""
 
@@ -177,6 +193,8 @@ QuotaLift = (
     | RaiseAttempts
     | RaisePerJob
     | RaiseRunningJobs
+    | RaiseCores
+    | RaiseMemory
     | RaiseBorrow
     | RaiseBudget
     | RaiseNamedBudget

@@ -26,6 +26,7 @@ class Cure(StrEnum):
     NO_GPUS = "no_gpus"
     """There are none in the whole fleet."""
     FEWER_CORES = "fewer_cores"
+    LESS_MEMORY = "less_memory"
     ONE_TASK = "one_task"
     WHOLE_GPUS = "whole_gpus"
     WHOLE_OR_SHARE = "whole_or_share"
@@ -90,6 +91,8 @@ class Cure(StrEnum):
     """The tenant that has the rule, if it is to be named."""
     MORE_PER_JOB = "more_per_job"
     MORE_RUNNING = "more_running"
+    MORE_CORES = "more_cores"
+    MORE_MEMORY = "more_memory"
     MORE_ATTEMPTS = "more_attempts"
     MORE_PER_NODE = "more_per_node"
 

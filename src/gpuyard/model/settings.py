@@ -40,6 +40,10 @@ class Quota:
     max_gpus_per_user: int | None = None
     """A limit, in milli-GPU, for each user, at or below this tenant; jobs without a user count by their leaf."""
     max_running_jobs: int | None = None
+    max_cpu_milli: int | None = None
+    """Cores of all its running jobs, as many as they name."""
+    max_memory_mib: int | None = None
+    """The same of memory."""
     percentages: dict[str, dict[str, Percentage]] = field(default_factory=dict)
     """What of `guarantee`, `limit`, `borrow` and `lend` is a percentage, by the same keys: of the GPUs of that model,
     or of all. A key is in one of the two."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gpuyard.quantities import span_words
+from gpuyard.quantities import memory_size, span_words
 from gpuyard.reports.report import Report
 from gpuyard.reports.table import Row, Table, number
 from gpuyard.tables import Column
@@ -46,6 +46,10 @@ def _caps(row: Mapping[str, Any]) -> str:
         found.append(f"{number(row['most_gpus_of_a_user'])}/{number(row['max_gpus_per_user'])} GPUs a user")
     if row["max_gpus_per_job"] is not None:
         found.append(f"{number(row['max_gpus_per_job'])} GPUs a job")
+    if row["max_cpus"] is not None:
+        found.append(f"{number(row['cpus'])}/{number(row['max_cpus'])} cores")
+    if row["max_memory_mib"] is not None:
+        found.append(f"{memory_size(row['memory_mib'])}/{memory_size(row['max_memory_mib'])}")
     return ", ".join(found) or "-"
 
 

@@ -39,7 +39,7 @@ def quota(**fields: object) -> Quota:
             return {name: gpus * 1000 for name, gpus in value.items()}
         return {"total": value * 1000} if isinstance(value, int) else value
 
-    plain = {"max_gpus_per_job", "max_gpus_per_user", "max_running_jobs"}
+    plain = {"max_gpus_per_job", "max_gpus_per_user", "max_running_jobs", "max_cpu_milli", "max_memory_mib"}
     return Quota(**{name: value if name in plain else milli(value) for name, value in fields.items()})  # type: ignore[arg-type]
 
 

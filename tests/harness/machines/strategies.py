@@ -89,7 +89,7 @@ def amounts(draw: st.DrawFn, most: int) -> dict[str, int]:
 @st.composite
 def quotas(draw: st.DrawFn) -> Quota:
     """A quota with few of its parts set."""
-    names = ("guarantee", "limit", "borrow", "lend", "job", "user", "running")
+    names = ("guarantee", "limit", "borrow", "lend", "job", "user", "running", "cores", "memory")
     parts = draw(st.sets(st.sampled_from(names), max_size=3))
     quota = Quota(
         guarantee=draw(amounts(8)) if parts & {"guarantee", "borrow", "lend"} else {},
@@ -99,6 +99,8 @@ def quotas(draw: st.DrawFn) -> Quota:
         max_gpus_per_job=draw(st.sampled_from((2000, 4000, 8000))) if "job" in parts else None,
         max_gpus_per_user=draw(st.sampled_from((1000, 4000, 8000))) if "user" in parts else None,
         max_running_jobs=draw(st.integers(1, 4)) if "running" in parts else None,
+        max_cpu_milli=draw(st.sampled_from((1000, 6000, 12_000))) if "cores" in parts else None,
+        max_memory_mib=draw(st.sampled_from((2048, 5000))) if "memory" in parts else None,
     )
     return draw(st.sampled_from((quota, quota, quota, in_percent(quota))))
 

@@ -28,6 +28,7 @@ from harness.reference.judge import (
     has_room,
     holders,
     layouts,
+    measure_of,
     misplaced,
     supported,
 )
@@ -405,7 +406,14 @@ class PlanCheck:
         model = model_of(self.books.nodes[grants[0].node])
         klass = self.books.klass(live).name
         return Holder(
-            live.job.id, live.leaf, model, live.milli, live.limit_ms, live.job.spec.user, klass=klass
+            live.job.id,
+            live.leaf,
+            model,
+            live.milli,
+            live.limit_ms,
+            live.job.spec.user,
+            klass=klass,
+            measure=measure_of(live),
         )
 
     def quotas(self) -> Quotas:
@@ -503,6 +511,8 @@ def _check_tenant(books: Books, quotas: Quotas, path: str, row: dict[str, Any]) 
         claimed = [quotas.claimed(path, column) for column in columns]
         assert claimed == row["claimed"], f"{path} claims {claimed}, the core says {row['claimed']}"
     assert books.run_by(path) == row["running"]
+    if row["measure"]:
+        assert quotas.measured(path) == row["measure"], f"{path}: cores and memory are not {row['measure']}"
     rate = sum(
         live.attempt.charge.rate for live in books.running() if live.attempt and path in chain(live.leaf)
     )

@@ -454,6 +454,8 @@ class Holder:
     down_milli: int = 0
     """The part of it that is on nodes that are down."""
     klass: str = ""
+    measure: tuple[int, int] = (0, 0)
+    """Its cores and memory, as far as it names them."""
 
     def within(self, path: str, model: str | None) -> bool:
         """Whether it counts against a tenant, in one model or in total."""
@@ -465,6 +467,12 @@ def granted_milli(grant: Grant) -> int:
     if grant.slices:
         return sum(charged_milli(piece.profile) for piece in grant.slices)
     return grant.gpus.bit_count() * grant.milli
+
+
+def measure_of(live: Live) -> tuple[int, int]:
+    """Cores and memory of all its tasks."""
+    ask = live.job.spec.ask
+    return ask.tasks * ask.cpu_milli, ask.tasks * ask.memory_mib
 
 
 def holders(books: Books) -> dict[int, Holder]:
@@ -479,6 +487,7 @@ def holders(books: Books) -> dict[int, Holder]:
             live.job.spec.user,
             sum(granted_milli(grant) for grant in live.attempt.grants if grant.node in books.down),
             books.klass(live).name,
+            measure_of(live),
         )
         for live in books.running()
         if live.attempt is not None
@@ -498,6 +507,11 @@ class Quotas:
     def used(self, path: str, model: str | None) -> int:
         """Milli-GPU of a tenant's subtree."""
         return sum(holder.milli for holder in self.held if holder.within(path, model))
+
+    def measured(self, path: str) -> list[int]:
+        """Cores and memory of a tenant's subtree."""
+        found = [holder.measure for holder in self.held if holder.within(path, None)]
+        return [sum(cores for cores, _memory in found), sum(memory for _cores, memory in found)]
 
     def of_person(self, path: str, user: str, leaf: str) -> list[Holder]:
         """What a person holds in a tenant's part of the tree; where nobody is known, what a leaf does."""
@@ -539,6 +553,10 @@ class Quotas:
                 runs = sum(holder.within(path, None) for holder in self.held)
                 if runs >= quota.max_running_jobs:
                     found.add(ReasonCode.RUNNING_JOBS)
+            most = (quota.max_cpu_milli, quota.max_memory_mib)
+            for have, own, limit in zip(self.measured(path), measure_of(live), most, strict=True):
+                if limit is not None and have + own > limit:
+                    found.add(ReasonCode.LIMIT)
             for column in (None, model):
                 name = TOTAL if column is None else column
                 after = self.used(path, column) + milli

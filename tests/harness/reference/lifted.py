@@ -39,7 +39,9 @@ from gpuyard.model import (
     RaiseAttempts,
     RaiseBorrow,
     RaiseBudget,
+    RaiseCores,
     RaiseLimit,
+    RaiseMemory,
     RaiseNamedBudget,
     RaisePerJob,
     RaisePerUser,
@@ -63,6 +65,8 @@ SETTINGS = (
     RaiseAttempts,
     RaisePerJob,
     RaiseRunningJobs,
+    RaiseCores,
+    RaiseMemory,
     RaiseNamedBudget,
     RaiseBudget,
     LendMore,
@@ -189,6 +193,10 @@ def with_quota(settings: Settings, lift: Lift) -> Settings:
                 quota = replace(quota, max_gpus_per_job=lift.to_milli)
             case RaiseRunningJobs():
                 quota = replace(quota, max_running_jobs=lift.to)
+            case RaiseCores():
+                quota = replace(quota, max_cpu_milli=lift.to_milli)
+            case RaiseMemory():
+                quota = replace(quota, max_memory_mib=lift.to_mib)
             case LendMore():
                 lent = {name: milli for name, milli in quota.lend.items() if name != lift.model}
                 quota = replace(without(quota, "lend", lift.model), lend=lent)

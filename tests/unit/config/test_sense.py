@@ -184,14 +184,14 @@ ADDED: list[tuple[str, list[str]]] = [
     (
         "tenants:\n  a: {guarantee: 60%}\n  b: {guarantee: 40.001%}",
         [
-            "8:18: the tenants at the top are guaranteed 100.001% of the GPUs of the fleet (a 60% and b 40.001%), "
+            "8:18: the tenants at the top are guaranteed 100.001% of the GPUs of the fleet (a 60%, b 40.001%), "
             "and that is more than there is; lower one of them"
         ],
     ),
     (
         "tenants:\n  a: {guarantee: {H100: 60% of h100}}\n  b: {guarantee: {H100: 41% of h100}}",
         [
-            "8:25: the tenants at the top are guaranteed 101% of the H100 of pool 'h100' (a 60% and b 41%), "
+            "8:25: the tenants at the top are guaranteed 101% of the H100 of pool 'h100' (a 60%, b 41%), "
             "and that is more than there is; lower one of them"
         ],
     ),
@@ -205,7 +205,7 @@ ADDED: list[tuple[str, list[str]]] = [
     (
         "tenants:\n  a: {guarantee: 60%}\n  b: {guarantee: 14}",
         [
-            "8:18: the tenants at the top are guaranteed 33 GPUs (a 19 and b 14), "
+            "8:18: the tenants at the top are guaranteed 33 GPUs (a 19, b 14), "
             "but the fleet has only 32 GPUs; lower a guarantee or add nodes"
         ],
     ),

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gpuyard.core import dump, explain, load
+from gpuyard.core import apply, dump, explain, load
 from gpuyard.core.quota.percentages import percentage_words, resolve
 from gpuyard.model import (
     ConfigSet,
@@ -85,7 +85,7 @@ def test_a_node_more_is_more_quota_and_a_node_that_is_down_is_not_less() -> None
 def test_a_node_with_other_gpus_changes_the_quotas_of_models() -> None:
     tenants = [in_percent("a", limit={"H100": part(50)})]
     here = Yard("fifo", nodes(2), tenants)
-    here.apply(NodeChanged(here.now_ms, 1, node("h100-1", 8, "A100-80GB")))
+    apply(here.state, NodeChanged(here.now_ms, 1, node("h100-1", 8, "A100-80GB")))
 
     number = here.state.tenants.number["a"]
     assert 4000 == here.state.tenants.limit[number][1 + here.state.models["H100"]]
@@ -99,7 +99,8 @@ def test_what_is_not_lent_grows_with_the_fleet() -> None:
 
     here.apply(NodeAdded(here.now_ms, node("one-more")))
     assert [other] == here.started(here.step())
-    assert ReasonCode.HELD_BACK is here.code(here.step(), here.submit(4, tenant="b"))
+    one_more = here.submit(4, tenant="b")
+    assert ReasonCode.HELD_BACK is here.code(here.step(), one_more)
 
 
 def test_forty_percent_nominal_and_sixty_borrowed() -> None:

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from gpuyard.core import explain
+from gpuyard.core.estimate.estimate import estimate
 from gpuyard.core.explain.admission import impossible_reason
 from gpuyard.model import Ask, Budget, ConfigSet, JobSpec, ReasonCode, Settings, Tenant
 from gpuyard.model.units import NO_LIMIT_MS
@@ -103,6 +105,28 @@ CASES = [
         [tenant("a", max_running_jobs=2)],
         [("a/x", 1), ("a/y", 1), ("a/y", 1), ("b", 1)],
         ["started", "started", "running_jobs", "started"],
+    ),
+    Case(
+        "cores of all tasks together, of members too",
+        [tenant("a", max_cpu_milli=10_000)],
+        [
+            ("a/x", ask(1, 2, cpu_milli=3000)),
+            ("a/y", ask(1, cpu_milli=5000)),
+            ("a/y", ask(1, cpu_milli=4000)),
+            ("b", 1),
+        ],
+        ["started", "limit", "started", "started"],
+    ),
+    Case(
+        "memory, of jobs without GPUs too",
+        [tenant("a", max_memory_mib=1000)],
+        [
+            ("a", ask(0, memory_mib=600)),
+            ("a", ask(1, memory_mib=401)),
+            ("a", ask(1)),
+            ("a", ask(1, memory_mib=400)),
+        ],
+        ["started", "limit", "started", "started"],
     ),
     Case(
         "the size of one job",
@@ -227,6 +251,82 @@ def test_what_will_be_spare_then_may_be_used_for_longer() -> None:
     here.submit(2, tenant="a", limit_ms=10 * S)
     long = here.submit(1, tenant="a", limit_ms=100 * S)
     assert [long] == here.started(here.step())
+
+
+def test_cores_that_a_job_waits_for_are_overtaken_only_in_time() -> None:
+    """10 cores, 6 used until 10 s, and a job of 8 waits: two are spare for good, four until 10 s."""
+    here = Yard("fifo", nodes(1), [tenant("a", max_cpu_milli=10_000)])
+    here.submit(ask(1, cpu_milli=6000), tenant="a", limit_ms=10 * S)
+    here.step()
+    first = here.submit(ask(1, cpu_milli=8000), tenant="a", limit_ms=10 * S)
+    late = here.submit(ask(1, cpu_milli=3000), tenant="a", limit_ms=11 * S)
+    long = here.submit(ask(1, cpu_milli=2000), tenant="a", limit_ms=100 * S)
+    plan = here.step()
+    assert [long] == here.started(plan)
+    assert (ReasonCode.LIMIT, ReasonCode.QUOTA_AHEAD) == (here.code(plan, first), here.code(plan, late))
+
+
+def test_memory_that_a_job_waits_for_is_not_taken_by_a_longer_one() -> None:
+    here = Yard("fifo", nodes(1), [tenant("a", max_memory_mib=1000)])
+    here.submit(ask(1, memory_mib=600), tenant="a", limit_ms=10 * S)
+    here.step()
+    here.submit(ask(1, memory_mib=800), tenant="a", limit_ms=10 * S)
+    late = here.submit(ask(1, memory_mib=300), tenant="a", limit_ms=11 * S)
+    in_time = here.submit(ask(1, memory_mib=300), tenant="a", limit_ms=10 * S)
+    plan = here.step()
+    assert [in_time] == here.started(plan)
+    assert ReasonCode.QUOTA_AHEAD is here.code(plan, late)
+
+
+@pytest.mark.parametrize("policy", ["fifo", "conservative", "default"])
+def test_a_promise_knows_when_cores_come_free(policy: str) -> None:
+    """8 of 10 cores until 10 s: a job of 5 is expected then, not now."""
+    here = Yard(policy, nodes(2), [tenant("a", max_cpu_milli=10_000)])
+    here.submit(ask(1, cpu_milli=8000), tenant="a", limit_ms=10 * S)
+    here.step()
+    job = here.submit(ask(1, cpu_milli=5000), tenant="a", limit_ms=10 * S)
+    here.step()
+
+    found = estimate(here.state, here.policy, here.now_ms, here.state.jobs[job])
+    assert 10 * S == found.at_ms
+
+
+def test_mlops_team_of_40_cores_200_gib_and_8_gpus() -> None:
+    """Document 003: the quota of the namespace mlops-team."""
+    mlops = tenant("mlops-team", limit=8, max_cpu_milli=40_000, max_memory_mib=200 << 10)
+    here = Yard("fifo", nodes(2), [mlops])
+    wanted = [
+        ask(4, cpu_milli=16_000, memory_mib=64 << 10),
+        ask(2, cpu_milli=20_000),
+        ask(1, memory_mib=137 << 10),
+    ]
+    jobs = [here.submit(each, tenant="mlops-team", limit_ms=60 * S) for each in wanted]
+    few = here.submit(ask(3), tenant="mlops-team", limit_ms=60 * S)
+    plan = here.step()
+    assert jobs[:2] == here.started(plan)
+    texts = [
+        reason.text
+        for job in (jobs[2], few)
+        for reason in explain(here.state, here.policy, job, here.now_ms).reasons
+        if reason.code is ReasonCode.LIMIT
+    ]
+    assert [
+        "mlops-team would be 1 GiB of memory over its limit of 200 GiB (uses 64 GiB, asks for 137 GiB)",
+        "mlops-team would be 1 GPU over its limit of 8 (uses 6, asks for 3)",
+    ] == texts
+    full = here.submit(ask(0, cpu_milli=5000), tenant="mlops-team", limit_ms=S)
+    told = [reason.text for reason in explain(here.state, here.policy, full, here.now_ms).reasons]
+    assert "mlops-team would be 1 core over its limit of 40 cores (uses 36, asks for 5)" in told
+
+
+def test_a_job_beyond_all_cores_of_its_tenant_is_refused() -> None:
+    here = Yard("fifo", nodes(1), [tenant("a", max_cpu_milli=8000, max_memory_mib=1024)])
+    cores = impossible_reason(here.state, JobSpec("a", ask(1, cpu_milli=9000)))
+    memory = impossible_reason(here.state, JobSpec("a/x", ask(1, 2, memory_mib=600)))
+    assert cores is not None
+    assert memory is not None
+    assert "asks for 9 cores; a may never use more than 8 cores" == cores.text
+    assert "asks for 1200 MiB of memory; a may never use more than 1 GiB" == memory.text
 
 
 def test_in_strict_order_nobody_passes_who_waits_for_quota() -> None:

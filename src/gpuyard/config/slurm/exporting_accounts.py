@@ -116,6 +116,11 @@ def _values(tenant: Tenant, kinds: Mapping[str, str], notes: Notes) -> str:
             notes.leave(f"{what} of {owner}: Slurm has limits and shares, and nothing is promised")
     if quota.max_gpus_per_user is not None:
         notes.leave(f"max_gpus_per_user of {owner}: Slurm limits users by QOS (MaxTRESPerUser) or one by one")
+    if quota.max_cpu_milli is not None or quota.max_memory_mib is not None:
+        notes.leave(
+            f"max_cpus and max_memory of {owner}: Slurm counts what it allots, the yard what jobs name "
+            "(GrpTRES=cpu=…,mem=…)"
+        )
     if tenant.budget is not None:
         hours = tenant.budget.gpu_ms // 3_600_000
         notes.leave(

@@ -63,6 +63,10 @@ def caps_view(caps: Caps) -> CapsReply:
         "max_gpus_per_job": None if most is None else gpus_number(most),
         "max_gpus_per_user": None if per_user is None else gpus_number(per_user),
         "most_gpus_of_a_user": None if per_user is None else gpus_number(caps.most_per_user_milli),
+        "max_cpus": None if caps.max_cpu_milli is None else caps.max_cpu_milli / MILLI,
+        "cpus": None if caps.max_cpu_milli is None else caps.cpu_milli / MILLI,
+        "max_memory_mib": caps.max_memory_mib,
+        "memory_mib": None if caps.max_memory_mib is None else caps.memory_mib,
     }
 
 

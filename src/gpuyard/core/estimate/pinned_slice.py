@@ -87,4 +87,5 @@ def _has_room(state: State, record: JobRecord, number: int, gone: Grant | None) 
 def _lacks_quota(state: State, record: JobRecord, way: Way, now_ms: int) -> bool:
     """Whether the job also waits for quota."""
     shape, limit_ms, micro = record.shape, record.limit_ms, state.micro_by(record.shape, way, now_ms)
-    return state.tenants.refusal(record.party, way.model, shape.gpu_milli, limit_ms, micro) is not None
+    refusal = state.tenants.refusal(record.party, way.model, shape.gpu_milli, limit_ms, shape.measure, micro)
+    return refusal is not None

@@ -98,6 +98,8 @@ def impossible_reason(state: State, spec: JobSpec) -> Reason | None:
                 False,
                 (Remedy(Cure.FEWER_GPUS), Remedy(Cure.MORE_PER_JOB)),
             )
+        if over := _beyond_measure(state, number, shape):
+            return over
         ways_out = []
         for way in shape.ways:
             most_milli = min(
@@ -113,6 +115,21 @@ def impossible_reason(state: State, spec: JobSpec) -> Reason | None:
                 False,
                 (Remedy(Cure.FEWER_GPUS), Remedy(Cure.HIGHER_LIMIT, (name,))),
             )
+    return None
+
+
+def _beyond_measure(state: State, number: int, shape: Shape) -> Reason | None:
+    """Why a tenant could never run it, with all its cores and memory."""
+    (cpus, memory), (most_cpus, most_memory) = shape.measure, state.tenants.most[number]
+    name = state.tenants.path[number]
+    if cpus > most_cpus:
+        text = f"asks for {cores_text(cpus)}; {name} may never use more than {cores_text(most_cpus)}"
+        lifted_by = (Remedy(Cure.FEWER_CORES), Remedy(Cure.MORE_CORES, (name,)))
+        return Reason(ReasonCode.LIMIT, name, text, False, lifted_by)
+    if memory > most_memory:
+        text = f"asks for {memory_words(memory)} of memory; {name} may never use more than {memory_words(most_memory)}"
+        lifted_by = (Remedy(Cure.LESS_MEMORY), Remedy(Cure.MORE_MEMORY, (name,)))
+        return Reason(ReasonCode.LIMIT, name, text, False, lifted_by)
     return None
 
 

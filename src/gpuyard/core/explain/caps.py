@@ -36,6 +36,11 @@ class Caps:
     """For each user below it."""
     most_per_user_milli: int
     """The most that one user below it uses."""
+    max_cpu_milli: int | None
+    max_memory_mib: int | None
+    cpu_milli: int
+    """What its running jobs have, as much as they name; counted where any tenant has such a cap."""
+    memory_mib: int
 
 
 def find_caps(state: State, number: int, now_ms: int) -> Caps:
@@ -45,12 +50,16 @@ def find_caps(state: State, number: int, now_ms: int) -> Caps:
     per_user = tenant.quota.max_gpus_per_user if tenant is not None else None
     users = [tenants.used[seat][0] for seat, rule in tenants.rule_of.items() if rule == number]
     most, jobs = tenants.max_job[number], tenants.max_running[number]
+    cpus, memory = tenants.most[number]
     return Caps(
         _budget(state, number, now_ms),
         None if jobs >= UNLIMITED else jobs,
         None if most >= UNLIMITED else most,
         per_user,
         max(users, default=0),
+        None if cpus >= UNLIMITED else cpus,
+        None if memory >= UNLIMITED else memory,
+        *tenants.measure[number],
     )
 
 

@@ -17,7 +17,7 @@ from gpuyard.core.explain.admission import (
 from gpuyard.core.explain.remedies import ask_less_time
 from gpuyard.core.explain.room_reasons import model_name
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.core.phrases import count_text, names_text
+from gpuyard.core.phrases import cores_text, count_text, names_text
 from gpuyard.core.quota.budgets import MONEY
 from gpuyard.core.quota.percentages import percentage_words
 from gpuyard.core.quota.tenants import ROOT
@@ -33,7 +33,9 @@ from gpuyard.model import (
     RaiseAttempts,
     RaiseBorrow,
     RaiseBudget,
+    RaiseCores,
     RaiseLimit,
+    RaiseMemory,
     RaiseNamedBudget,
     RaisePerJob,
     RaisePerUser,
@@ -44,7 +46,7 @@ from gpuyard.model import (
 )
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import ENDLESS_MS, MILLI, NO_LIMIT_MS, SECOND_MS
-from gpuyard.quantities import span_words
+from gpuyard.quantities import memory_words, span_words
 
 _HELD_BY = ": held back by "
 
@@ -68,6 +70,7 @@ def tenant_reasons(
     reasons: list[Reason] = []
     for number in state.tenants.chain[record.leaf]:
         reasons += _amounts(state, record, number, models, may_force)
+        reasons += _measures(state, record, number, may_force)
         reasons += _counts(state, record, number)
     for number in state.tenants.chain[record.party]:
         reasons += _budget(state, record, number, now_ms)
@@ -123,6 +126,37 @@ def _amounts(
             lift = RaiseBorrow(path, key, used + milli - guarantee)
             lifted_by = (ends, Remedy(Cure.HIGHER_BORROW))
             reasons.append(Reason(ReasonCode.BORROW, name, text, False, lifted_by, lift))
+    return reasons
+
+
+def _measures(state: State, record: JobRecord, number: int, may_force: bool) -> list[Reason]:
+    """Cores and memory."""
+    tenants = state.tenants
+    name, path = tenant_name(state, number), tenants.path[number]
+    (cpus, memory), (used_cpus, used_memory) = record.shape.measure, tenants.measure[number]
+    most_cpus, most_memory = tenants.most[number]
+    ends = Remedy(Cure.JOBS_OF_END, (name,))
+    reasons = []
+    if used_cpus + cpus > most_cpus:
+        text = (
+            f"{name} would be {cores_text(used_cpus + cpus - most_cpus)} over its limit of {cores_text(most_cpus)} "
+            f"(uses {used_cpus / MILLI:g}, asks for {cpus / MILLI:g})"
+        )
+        lifted_by = (
+            ends if cpus <= most_cpus else Remedy(Cure.FEWER_CORES),
+            Remedy(Cure.MORE_CORES, (name,)),
+        )
+        lift: Lift = RaiseCores(path, used_cpus + cpus)
+        reasons.append(Reason(ReasonCode.LIMIT, name, text, may_force, lifted_by, lift))
+    if used_memory + memory > most_memory:
+        text = (
+            f"{name} would be {memory_words(used_memory + memory - most_memory)} of memory over its limit of "
+            f"{memory_words(most_memory)} (uses {memory_words(used_memory)}, asks for {memory_words(memory)})"
+        )
+        less = ends if memory <= most_memory else Remedy(Cure.LESS_MEMORY)
+        lift = RaiseMemory(path, used_memory + memory)
+        lifted_by = (less, Remedy(Cure.MORE_MEMORY, (name,)))
+        reasons.append(Reason(ReasonCode.LIMIT, name, text, may_force, lifted_by, lift))
     return reasons
 
 

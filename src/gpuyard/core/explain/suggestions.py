@@ -136,6 +136,7 @@ def _fits(current: Pass, backfill: Backfill, record: JobRecord, ask: Ask) -> boo
                     way.model,
                     milli,
                     record.limit_ms,
+                    shape.measure,
                     current.state.micro_by(shape, way, current.now_ms),
                 )
                 is not None

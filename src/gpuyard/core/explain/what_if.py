@@ -49,7 +49,9 @@ from gpuyard.model import (
     RaiseAttempts,
     RaiseBorrow,
     RaiseBudget,
+    RaiseCores,
     RaiseLimit,
+    RaiseMemory,
     RaiseNamedBudget,
     RaisePerJob,
     RaisePerUser,
@@ -264,6 +266,10 @@ def _settings(settings: Settings, lifts: list[QuotaLift]) -> Settings:
                 change(path, max_gpus_per_job=to)
             case RaiseRunningJobs(path, to):
                 change(path, max_running_jobs=to)
+            case RaiseCores(path, to):
+                change(path, max_cpu_milli=to)
+            case RaiseMemory(path, to):
+                change(path, max_memory_mib=to)
             case LendMore(paths, model):
                 for path in paths:
                     lend = {n: milli for n, milli in quota(path).lend.items() if n != model}

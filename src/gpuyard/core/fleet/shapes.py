@@ -54,6 +54,7 @@ class Shape:
         "grants",
         "hopeless_at",
         "index",
+        "measure",
         "memory_mib",
         "milli",
         "models",
@@ -92,6 +93,8 @@ class Shape:
         self.tasks = ask.tasks
         self.cpu_milli = ask.cpu_milli
         self.memory_mib = ask.memory_mib
+        self.measure = self.tasks * self.cpu_milli, self.tasks * self.memory_mib
+        """Cores and memory of all tasks."""
         self.profile = request.profile if isinstance(request, Mig) else ""
         """The MIG profile of its slices; empty: it wants none."""
         self.slices = request.count if isinstance(request, Mig) else 0

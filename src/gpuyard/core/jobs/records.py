@@ -161,7 +161,7 @@ def waited_ms(submitted_ms: int, until_ms: int, ran_ms: int) -> int:
     return max(0, until_ms - submitted_ms - ran_ms)
 
 
-_NO_USAGE = UsageDelta(0, 0, 0, 0)
+_NO_USAGE = UsageDelta(0, 0, 0, 0, (0, 0))
 _NOWHERE = (0, 0, 0)
 
 

@@ -12,6 +12,9 @@ from gpuyard.model.units import MILLI
 ROOT = 0
 UNLIMITED = 1 << 62
 _PER_USER = ReasonCode.PER_USER
+Measure = tuple[int, int]
+"""Cores (milli) and memory (MiB) of all tasks of a job."""
+UNMEASURED: Measure = (UNLIMITED, UNLIMITED)
 _SCALE = 16
 """Bits by which usage is shifted before it is divided by a weight."""
 
@@ -26,6 +29,13 @@ class Tenants:
         """`gpus`: those of nodes that exist, of which percentages are a part."""
         self.settings = settings
         self._gpus = gpus
+        self.measured = any(
+            [
+                each.quota.max_cpu_milli is not None or each.quota.max_memory_mib is not None
+                for each in settings.tenants
+            ]
+        )
+        """Whether any tenant has a limit on cores or memory: nobody counts them otherwise."""
         self.in_percent: list[Tenant] = [each for each in settings.tenants if each.quota.percentages]
         """The tenants with a quota in percent."""
         self.models = models
@@ -44,6 +54,10 @@ class Tenants:
         """Guarantee that is not lent: other tenants may not use it even while it is idle."""
         self.max_job: list[int] = []
         self.max_running: list[int] = []
+        self.most: list[Measure] = []
+        """The most cores and memory of what runs."""
+        self.measure: list[list[int]] = []
+        """Cores (milli) and memory (MiB) of what runs, where they are measured."""
         self.spend: list[Spend | None] = []
         self._spending: list[tuple[Spend, ...]] = []  # the budgets on each row's path to the root
         self._counting: list[tuple[int, ...]] = []  # the path without named budgets, which count no GPUs
@@ -58,6 +72,13 @@ class Tenants:
         """Bills with changes that are not in these columns yet."""
         self.fair_key: list[int] = []
         """Usage, the current period included, divided by weight: the smallest goes first."""
+        self._no_rules()
+        self._no_people(settings)
+        self._add("", ROOT, Tenant(""))
+        self._set_up(settings)
+
+    def _no_rules(self) -> None:
+        """Begin without rules and budgets."""
         self._has_rule: list[bool] = []
         self._ruling: list[tuple[int, ...]] = []
         """The tenants and seats with a rule of their own, on each tenant's path to the root."""
@@ -84,6 +105,9 @@ class Tenants:
         self.period_start_ms = 0
         self.due_ms = 0
         """When a period or a budget's window next ends. An event at or after that time closes it first."""
+
+    def _no_people(self, settings: Settings) -> None:
+        """Begin without seats and parties."""
         self._by_path = {tenant.path: tenant for tenant in settings.tenants}
         self.per_user: dict[int, Quota] = {}
         """By tenant: what each user may have of everything below it."""
@@ -94,8 +118,6 @@ class Tenants:
         """By seat: the tenant that has the rule."""
         self._parties: dict[tuple[int, str, tuple[int, ...]], int] = {}
         self._outside = -1
-        self._add("", ROOT, Tenant(""))
-        self._set_up(settings)
 
     def _set_up(self, settings: Settings) -> None:
         """Enter the tenants, rules about users and budgets of settings."""
@@ -246,6 +268,14 @@ class Tenants:
         self.held_back.append(held_back)
         self.max_job.append(UNLIMITED if quota.max_gpus_per_job is None else quota.max_gpus_per_job)
         self.max_running.append(UNLIMITED if quota.max_running_jobs is None else quota.max_running_jobs)
+        cpu_milli, memory_mib = quota.max_cpu_milli, quota.max_memory_mib
+        self.most.append(
+            (
+                UNLIMITED if cpu_milli is None else cpu_milli,
+                UNLIMITED if memory_mib is None else memory_mib,
+            )
+        )
+        self.measure.append([0, 0])
         if tenant.budget is not None:
             spend = Spend(tenant.budget.gpu_ms * MILLI, tenant.budget.window_ms)
         self.spend.append(spend)
@@ -273,6 +303,7 @@ class Tenants:
             any(v != UNLIMITED for v in (*limit, *ceiling))
             or self.max_job[number] != UNLIMITED
             or self.max_running[number] != UNLIMITED
+            or self.most[number] != UNMEASURED
             or spend is not None
         )
         self.guarded.append(own or (number != ROOT and self.guarded[parent]))
@@ -335,12 +366,27 @@ class Tenants:
     # -- what starts and ends ----------------------------------------------------------------------------------
 
     def move(
-        self, leaf: int, model: int, milli: int, rate: int, at_ms: int, sign: int, stranded: int = 0
+        self,
+        leaf: int,
+        model: int,
+        milli: int,
+        rate: int,
+        at_ms: int,
+        sign: int,
+        measure: Measure,
+        stranded: int = 0,
     ) -> None:
-        """An attempt takes GPUs (`sign` 1) or gives them back (-1). At the same time, the two cancel out.
+        """An attempt takes GPUs, cores and memory (`sign` 1) or gives them back (-1). At the same time, the two cancel
+        out.
 
         `stranded` of the milli-GPU are on nodes that are down.
         """
+        if self.measured:
+            cpu_milli, memory_mib = measure
+            for number in self._counting[leaf]:
+                row = self.measure[number]
+                row[0] += sign * cpu_milli
+                row[1] += sign * memory_mib
         if sign < 0:
             milli, rate, stranded = -milli, -rate, -stranded
         offset = rate * (at_ms - self.period_start_ms)
@@ -522,7 +568,7 @@ class Tenants:
     # -- what may start ----------------------------------------------------------------------------------------
 
     def refusal(
-        self, leaf: int, model: int, milli: int, limit_ms: int, micro: int = 0
+        self, leaf: int, model: int, milli: int, limit_ms: int, measure: Measure, micro: int = 0
     ) -> tuple[ReasonCode, int] | None:
         """The first rule that forbids a start, and the number of the tenant, seat or budget that has it.
 
@@ -547,12 +593,19 @@ class Tenants:
                         return _PER_USER if number in self.rule_of else ReasonCode.LIMIT, number
                     if used[which] + milli > ceiling[which]:
                         return ReasonCode.BORROW, number
+            if self.measured and self.lacks(number, measure):
+                return ReasonCode.LIMIT, number
             if running[number] >= self.max_running[number]:
                 return _PER_USER if number in self.rule_of else ReasonCode.RUNNING_JOBS, number
             own = self.spend[number]
             if own is not None and self._over_budget(own, milli, micro, limit_ms):
                 return ReasonCode.BUDGET, number
         return None
+
+    def lacks(self, number: int, measure: Measure) -> bool:
+        """Whether a tenant has too few cores or too little memory left."""
+        used, most = self.measure[number], self.most[number]
+        return used[0] + measure[0] > most[0] or used[1] + measure[1] > most[1]
 
     def lasting_refusal(
         self, leaf: int, milli: int, limit_ms: int, micro: int = 0

@@ -24,15 +24,17 @@ class UsageDelta:
     less the sum of the end times.
     """
 
-    __slots__ = ("jobs", "key", "leaf", "milli", "model", "rate", "settled", "since_ms")
+    __slots__ = ("jobs", "key", "leaf", "measure", "milli", "model", "rate", "settled", "since_ms")
 
-    def __init__(self, leaf: int, model: int, milli: int, rate: int) -> None:
+    def __init__(self, leaf: int, model: int, milli: int, rate: int, measure: tuple[int, int]) -> None:
         self.key = (leaf, model)
         """The columns it is entered in: of this tenant and GPU model."""
         self.leaf = leaf
         self.model = model
         self.milli = milli
         self.rate = rate
+        self.measure = measure
+        """Cores and memory."""
         self.jobs = self.since_ms = 0
         self.settled = True
 

@@ -130,7 +130,7 @@ def _alone(state: State, policy: Policy, record: JobRecord, now_ms: int) -> Plan
     for way in shape.ways if policy.rank is None else policy.rank(nodes, shape):
         if guarded:
             micro = state.micro_by(shape, way, now_ms) if tenants.priced else 0
-            if tenants.refusal(party, way.model, shape.gpu_milli, record.limit_ms, micro) is not None:
+            if tenants.refusal(party, way.model, shape.gpu_milli, record.limit_ms, shape.measure, micro):
                 return None
         if no_room.get(way.index) != generation:
             grants = policy.place(nodes, shape, way, way.pools)
@@ -176,7 +176,7 @@ def _sift(state: State, policy: Policy, now_ms: int) -> Sifted | None:
         return None
     if policy.spec.quotas and tenants.guarded[first.party]:
         for way in shape.ways:
-            if tenants.refusal(first.party, way.model, shape.gpu_milli, first.limit_ms) is not None:
+            if tenants.refusal(first.party, way.model, shape.gpu_milli, first.limit_ms, shape.measure):
                 # It waits for quota.
                 return None
     return found
@@ -426,7 +426,7 @@ def _over_quota(current: Pass, record: JobRecord, node: int) -> bool:
     tenants, milli, kind = state.tenants, shape.gpu_milli, state.nodes.kind[node]
     model = state.nodes.kinds[kind].model
     micro = state.micro_by(shape, shape.way_on[kind], current.now_ms) if tenants.priced else 0
-    return tenants.refusal(record.party, model, milli, record.limit_ms, micro) is not None or (
+    return tenants.refusal(record.party, model, milli, record.limit_ms, shape.measure, micro) is not None or (
         tenants.held_back_refusal(record.party, model, milli, state.nodes.up_milli)
     )
 

@@ -15,6 +15,7 @@ from gpuyard.core.fleet.placing import Placer, Ranker
 from gpuyard.core.fleet.shapes import Shape, Way
 from gpuyard.core.jobs.order import Order
 from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.quota.tenants import UNMEASURED, Measure
 from gpuyard.core.schedule.running_jobs import find_running
 from gpuyard.core.state.state import State
 from gpuyard.model import Grant, PolicySpec, ReasonCode, Reservation, StopCause
@@ -67,7 +68,16 @@ class QuotaReservation:
     The time of its start is worked out on first use: most jobs behind it lack the same quota, so it is rarely needed.
     """
 
-    __slots__ = ("at_ms", "for_job", "model", "number", "spare_jobs", "spare_milli", "waiting")
+    __slots__ = (
+        "at_ms",
+        "for_job",
+        "model",
+        "number",
+        "spare_jobs",
+        "spare_measure",
+        "spare_milli",
+        "waiting",
+    )
 
     def __init__(self, number: int, model: int, waiting: JobRecord) -> None:
         self.number = number
@@ -77,8 +87,9 @@ class QuotaReservation:
         """The waiting job; None once the time is worked out."""
         self.for_job = waiting.id
         self.at_ms = self.spare_milli = self.spare_jobs = 0
+        self.spare_measure: Measure = UNMEASURED
 
-    def set(self, at_ms: int, spare_milli: int, spare_jobs: int) -> None:
+    def set(self, at_ms: int, spare_milli: int, spare_jobs: int, spare_measure: Measure) -> None:
         """Store the result."""
         self.waiting = None
         self.at_ms = at_ms
@@ -86,10 +97,25 @@ class QuotaReservation:
         self.spare_milli = spare_milli
         """The quota that will be free then beyond what the job needs."""
         self.spare_jobs = spare_jobs
+        self.spare_measure = spare_measure
+        """Cores and memory; without bounds where nobody measures them."""
 
-    def spares(self, milli: int) -> bool:
+    def spares(self, shape: Shape) -> bool:
         """Whether the quota is enough for one more job beside the waiting one."""
-        return milli <= self.spare_milli and self.spare_jobs > 0
+        (cpu_milli, memory_mib), spare = shape.measure, self.spare_measure
+        return (
+            shape.gpu_milli <= self.spare_milli
+            and self.spare_jobs > 0
+            and cpu_milli <= spare[0]
+            and memory_mib <= spare[1]
+        )
+
+    def spend(self, shape: Shape) -> None:
+        """A job uses some of what is spare."""
+        (cpu_milli, memory_mib), spare = shape.measure, self.spare_measure
+        self.spare_milli -= shape.gpu_milli
+        self.spare_jobs -= 1
+        self.spare_measure = spare[0] - cpu_milli, spare[1] - memory_mib
 
 
 class Pass:
@@ -203,15 +229,15 @@ class Pass:
             self._move_tenant(state.running[job_id], -sign)
         for record, grants in self.kept:
             if not record.grants:
-                milli, model = record.shape.gpu_milli, state.nodes.kind_of[grants[0].node].model
-                tenants.move(record.party, model, milli, 0, self.now_ms, sign)
+                shape, model = record.shape, state.nodes.kind_of[grants[0].node].model
+                tenants.move(record.party, model, shape.gpu_milli, 0, self.now_ms, sign, shape.measure)
                 if tenants.budgeted and record.id not in self.aside:
                     self.commit(record, sign)
 
     def _move_tenant(self, victim: JobRecord, sign: int) -> None:
         tenants, milli = self.state.tenants, victim.shape.gpu_milli
         usage, stranded = victim.usage, self.state.stranded_milli(victim)
-        tenants.move(victim.party, usage.model, milli, usage.rate, self.now_ms, sign, stranded)
+        tenants.move(victim.party, usage.model, milli, usage.rate, self.now_ms, sign, usage.measure, stranded)
         if tenants.budgeted:
             tenants.commit(victim.party, milli, self.state.micro_of(victim), sign * victim.limit_ms)
 
@@ -333,7 +359,7 @@ class Pass:
         limit_ms = record.limit_ms
         model = way.model
         micro = state.micro_by(record.shape, way, self.now_ms) if tenants.priced else 0
-        refusal = tenants.refusal(record.party, model, milli, limit_ms, micro)
+        refusal = tenants.refusal(record.party, model, milli, limit_ms, record.shape.measure, micro)
         if refusal is not None:
             code, number = refusal
             if code is ReasonCode.BUDGET and limit_ms >= NO_LIMIT_MS:
@@ -344,7 +370,7 @@ class Pass:
         if tenants.holding and tenants.held_back_refusal(record.party, model, milli, state.nodes.up_milli):
             return ReasonCode.HELD_BACK
         if self.kept_quota:
-            return self._overtakes(record, milli)
+            return self._overtakes(record)
         return None
 
     # -- quota reservations ------------------------------------------------------------------------------------
@@ -360,21 +386,30 @@ class Pass:
         tenants, milli = self.state.tenants, waiting.shape.gpu_milli
         number, column = kept.number, 1 + kept.model
         used, jobs = list(tenants.used[number]), tenants.running[number]
+        measured, (cpus, memory) = tenants.measured, tenants.measure[number]
+        most_cpus, most_memory = [
+            limit - asked for limit, asked in zip(tenants.most[number], waiting.shape.measure, strict=True)
+        ]
         most = [min(a, b) for a, b in zip(tenants.limit[number], tenants.ceiling[number], strict=True)]
         at_ms = self.now_ms + NO_LIMIT_MS
         below = find_running(self.state, self.now_ms).ends_below(self.state, number)
         for end_ms, job_id, given_milli in merge(*below.values()):
+            ended = self.state.running[job_id]
             used[0] -= given_milli
-            used[1 + self.state.running[job_id].model] -= given_milli
+            used[1 + ended.model] -= given_milli
             jobs -= 1
             enough = all(used[w] + milli <= most[w] for w in (0, column))
+            if measured:
+                cpus, memory = cpus - ended.shape.measure[0], memory - ended.shape.measure[1]
+                enough = enough and cpus <= most_cpus and memory <= most_memory
             if enough and jobs < tenants.max_running[number]:
                 at_ms = end_ms
                 break
         spare = min(most[w] - used[w] - milli for w in (0, column))
-        kept.set(at_ms, spare, tenants.max_running[number] - jobs - 1)
+        left = (most_cpus - cpus, most_memory - memory) if measured else UNMEASURED
+        kept.set(at_ms, spare, tenants.max_running[number] - jobs - 1, left)
 
-    def _overtakes(self, record: JobRecord, milli: int) -> ReasonCode | None:
+    def _overtakes(self, record: JobRecord) -> ReasonCode | None:
         kept_quota = self.kept_quota
         for number in self.state.tenants.chain[record.party]:
             kept = kept_quota.get(number)
@@ -383,7 +418,7 @@ class Pass:
                 continue
             if self.delays(record, kept):
                 return ReasonCode.QUOTA_AHEAD
-            if not kept.spares(milli):
+            if not kept.spares(record.shape):
                 # Started now, the job ends in time; started after this moment, it would not.
                 self.retry_ms = min(self.retry_ms, kept.at_ms - record.estimate_ms + 1)
         return None
@@ -394,7 +429,7 @@ class Pass:
             self._settle(kept, kept.waiting)
         if self.policy.spec.backfill == "none":
             return True
-        return not kept.spares(record.shape.gpu_milli) and self.now_ms + record.estimate_ms > kept.at_ms
+        return not kept.spares(record.shape) and self.now_ms + record.estimate_ms > kept.at_ms
 
     def quota_ms(self, record: JobRecord) -> int | None:
         """When a job that lacks quota will have it; None: it has no quota reservation."""
@@ -417,5 +452,4 @@ class Pass:
             if kept.waiting is not None:
                 self._settle(kept, kept.waiting)
             if self.now_ms + record.estimate_ms > kept.at_ms:
-                kept.spare_milli -= record.shape.gpu_milli
-                kept.spare_jobs -= 1
+                kept.spend(record.shape)

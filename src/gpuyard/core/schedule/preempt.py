@@ -91,7 +91,8 @@ def _in_vain(current: Pass, record: JobRecord, order: VictimOrder) -> bool:
         refusal = None
         if current.policy.spec.quotas:
             micro = current.state.micro_by(shape, way, current.now_ms)
-            refusal = tenants.refusal(record.party, way.model, shape.gpu_milli, record.limit_ms, micro)
+            milli, limit_ms = shape.gpu_milli, record.limit_ms
+            refusal = tenants.refusal(record.party, way.model, milli, limit_ms, shape.measure, micro)
         if refusal is not None and not any([refusal[1] in tenants.chain[group.party] for group in groups]):
             continue
         if way.full_nodes > 1 and way.node_gpus and way.node_gpus * MILLI == order.wanted_milli:

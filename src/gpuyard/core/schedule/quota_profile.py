@@ -9,14 +9,17 @@ from itertools import chain
 
 from gpuyard.core.fleet.nodes import NEVER_MS
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.core.quota.tenants import UNLIMITED
+from gpuyard.core.quota.tenants import UNLIMITED, UNMEASURED
 from gpuyard.core.schedule.held_profile import HeldProfile
 from gpuyard.core.schedule.steps import Steps
 from gpuyard.core.state.state import State
 
+_CPUS, _MEMORY, _JOBS = -3, -2, -1
+"""Columns behind those of GPUs."""
+
 
 class QuotaProfile:
-    """Use by tenant, over time: in total, by GPU model, and how many jobs run (the last column)."""
+    """Use by tenant, over time: GPUs in total and by model, then cores, memory, and how many jobs run."""
 
     def __init__(self, state: State, now_ms: int) -> None:
         self._state = state
@@ -74,18 +77,27 @@ class QuotaProfile:
         return [number for number in tenants.chain[record.party] if tenants.guarded[number]]
 
     def _add(self, steps: Steps, record: JobRecord, model: int, at_ms: int) -> None:
-        milli = record.shape.gpu_milli
-        steps.add(at_ms, at_ms + record.estimate_ms, ((0, milli), (1 + model, milli), (-1, 1)))
+        steps.add(at_ms, at_ms + record.estimate_ms, self._use(record, model, 1))
+
+    def _use(self, record: JobRecord, model: int, sign: int) -> list[tuple[int, int]]:
+        """What a job uses, by column; cores and memory only where they are measured."""
+        milli = sign * record.shape.gpu_milli
+        use = [(0, milli), (1 + model, milli), (_JOBS, sign)]
+        if self._state.tenants.measured:
+            cpu_milli, memory_mib = record.shape.measure
+            use += [(_CPUS, sign * cpu_milli), (_MEMORY, sign * memory_mib)]
+        return use
 
     def _of(self, number: int) -> Steps:
         steps = self._steps.get(number)
         if steps is None:
             tenants = self._state.tenants
-            steps = Steps(self._now_ms, [*tenants.used[number], tenants.running[number]])
+            row = [*tenants.used[number], *tenants.measure[number], tenants.running[number]]
+            steps = Steps(self._now_ms, row)
             for record in self._using():
                 if number in tenants.chain[record.party]:
-                    milli, end_ms = record.shape.gpu_milli, max(record.end_ms, self._now_ms + 1)
-                    steps.add(end_ms, NEVER_MS, ((0, -milli), (1 + record.model, -milli), (-1, -1)))
+                    end_ms = max(record.end_ms, self._now_ms + 1)
+                    steps.add(end_ms, NEVER_MS, self._use(record, record.model, -1))
             self._steps[number] = steps
         return steps
 
@@ -102,8 +114,11 @@ class QuotaProfile:
         most = min(limit[0], ceiling[0]) - milli
         most_of_model = min(limit[column], ceiling[column]) - milli
         most_jobs = tenants.max_running[number] - 1
-        if most >= UNLIMITED - milli and most_of_model >= UNLIMITED - milli and most_jobs >= UNLIMITED - 1:
+        measured, measure = tenants.most[number] != UNMEASURED, record.shape.measure
+        free = most >= UNLIMITED - milli and most_of_model >= UNLIMITED - milli
+        if free and most_jobs >= UNLIMITED - 1 and not measured:
             return from_ms
+        most_cpus, most_memory = [a - b for a, b in zip(tenants.most[number], measure, strict=True)]
         steps = self._of(number)
         times = steps.times
         start_ms = from_ms
@@ -111,6 +126,9 @@ class QuotaProfile:
             if times[at] >= start_ms + record.estimate_ms:
                 break
             row = steps.rows[at]
-            if row[0] > most or row[column] > most_of_model or row[-1] > most_jobs:
+            lacks = row[0] > most or row[column] > most_of_model or row[_JOBS] > most_jobs
+            if measured:
+                lacks = lacks or row[_CPUS] > most_cpus or row[_MEMORY] > most_memory
+            if lacks:
                 start_ms = times[at + 1] if at + 1 < len(times) else NEVER_MS
         return start_ms

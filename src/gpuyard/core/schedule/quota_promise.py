@@ -10,6 +10,9 @@ from gpuyard.core.schedule.held_profile import HeldAt
 from gpuyard.core.schedule.passes import Pass
 from gpuyard.core.schedule.running_jobs import find_running
 
+_CPUS, _MEMORY, _JOBS = -3, -2, -1
+"""Columns behind those of GPUs."""
+
 
 class QuotaPromise:
     """What the tenants of a job will use when it starts, and what they have left beside it."""
@@ -37,7 +40,8 @@ class QuotaPromise:
         self._mine: set[int] | None = None
         """The tenants with a quota for the promised job, once a job might take of it: mostly none does."""
         self._ended: dict[int, list[int]] = {}
-        """By tenant, what its running jobs will have given back by then: in total, by model, and the number of jobs."""
+        """By tenant, what its running jobs will have given back by then: GPUs in total and by model, cores, memory, and
+        the number of jobs."""
         self._read: dict[int, int] = {}
         """By tenant, how many jobs started in this pass are counted in `_ended`: every later job asks."""
         self._held: HeldAt | None = None
@@ -87,23 +91,40 @@ class QuotaPromise:
             over = used[which] + milli - min(limit[which], ceiling[which])
             if over > 0:
                 found.append((which, over))
+        if tenants.measured:
+            mine, heads = record.shape.measure, self._head.shape.measure
+            for which, have, own, head, most in zip(
+                (_CPUS, _MEMORY), tenants.measure[number], mine, heads, tenants.most[number], strict=True
+            ):
+                if have + own + head > most:
+                    found.append((which, have + own + head - most))
         jobs = tenants.running[number] + 2 - tenants.max_running[number]
-        return [*found, (-1, jobs)] if jobs > 0 else found
+        return [*found, (_JOBS, jobs)] if jobs > 0 else found
 
     def _back(self, number: int) -> list[int]:
         """What a tenant gets back by then, also from jobs that start in this pass."""
         back, started = self._ended.get(number), self._pass.started
         if back is None:
-            back = self._ended[number] = [0] * (len(self._state.tenants.used[number]) + 1)
+            back = self._ended[number] = [0] * (len(self._state.tenants.used[number]) + 3)
             below = find_running(self._state, self._pass.now_ms).ends_below(self._state, number)
             for model, ends in below.items():
                 milli, count = ends.until(self._at_ms)
                 back[0] += milli
                 back[1 + model] += milli
-                back[-1] += count
+                back[_JOBS] += count
+            if self._state.tenants.measured:
+                self._give_back(back, number)
         self._add(back, number, started[self._read.get(number, 0) :])
         self._read[number] = len(started)
         return back
+
+    def _give_back(self, row: list[int], number: int) -> None:
+        """Add the cores and the memory of the running jobs that will have ended."""
+        above = self._state.tenants.chain
+        for record in self._state.running.values():
+            if record.end_ms <= self._at_ms and number in above[record.party]:
+                row[_CPUS] += record.shape.measure[0]
+                row[_MEMORY] += record.shape.measure[1]
 
     def _add(self, row: list[int], number: int, records: Iterable[JobRecord]) -> None:
         at_ms, above = self._at_ms, self._state.tenants.chain
@@ -111,4 +132,6 @@ class QuotaPromise:
             if record.end_ms <= at_ms and number in above[record.party]:
                 row[0] += record.shape.gpu_milli
                 row[1 + record.model] += record.shape.gpu_milli
-                row[-1] += 1
+                row[_CPUS] += record.shape.measure[0]
+                row[_MEMORY] += record.shape.measure[1]
+                row[_JOBS] += 1

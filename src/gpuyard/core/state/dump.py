@@ -286,7 +286,9 @@ def _load_job(state: State, row: dict[str, Plain], spec: JobSpec) -> None:
     state.jobs[record.id] = record
     state.count(record)
     if row["grants"]:
-        record.usage = UsageDelta(party, row["model"], record.shape.gpu_milli, row["rate"])
+        record.usage = UsageDelta(
+            party, row["model"], record.shape.gpu_milli, row["rate"], record.shape.measure
+        )
         record.grants = from_plain(tuple[Grant, ...], row["grants"])
         state.running[record.id] = record
         if record.phase is AttemptState.STOPPING:
@@ -326,7 +328,7 @@ def _hold_again(state: State, record: JobRecord) -> None:
     state.nodes.place_again(record.grants, record.end_ms, record.id)
     # Its part of the current period is in `accrued`: count it as if it had started with the period.
     since_ms, stranded = tenants.period_start_ms, state.stranded_milli(record)
-    tenants.move(record.party, record.model, milli, record.rate, since_ms, 1, stranded)
+    tenants.move(record.party, record.model, milli, record.rate, since_ms, 1, record.shape.measure, stranded)
     if tenants.budgeted:
         tenants.commit(record.party, milli, state.micro_of(record), record.limit_ms)
 
@@ -400,6 +402,7 @@ def _derived_tenant(tenants: Tenants, number: int, fair: bool) -> dict[str, Any]
         "used": list(tenants.used[number]),
         "claimed": list(tenants.claimed[number]) if tenants.holding else [],
         "running": tenants.running[number],
+        "measure": list(tenants.measure[number]) if tenants.measured else [],
         "rate": tenants.rate[number],
         "committed_milli_ms": spend.committed if spend else 0,
         "guarded": tenants.guarded[number],

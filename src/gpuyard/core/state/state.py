@@ -170,9 +170,11 @@ class State:
     def _count_running(self, record: JobRecord) -> None:
         # Its part of the current period is already in `accrued`: count it as if it had started with the period.
         tenants, milli = self.tenants, record.shape.gpu_milli
-        record.usage = UsageDelta(record.party, record.model, milli, record.rate)
+        record.usage = UsageDelta(record.party, record.model, milli, record.rate, record.shape.measure)
         since_ms, stranded = tenants.period_start_ms, self.stranded_milli(record)
-        tenants.move(record.party, record.model, milli, record.rate, since_ms, 1, stranded)
+        tenants.move(
+            record.party, record.model, milli, record.rate, since_ms, 1, record.shape.measure, stranded
+        )
         if tenants.budgeted:
             tenants.commit(record.party, milli, self.micro_of(record), record.limit_ms)
 
@@ -387,13 +389,15 @@ class State:
         usage = shape.usages[kind].get(party)
         if usage is None:
             way = shape.way_on[kind]
-            usage = shape.usages[kind][party] = UsageDelta(party, way.model, shape.gpu_milli, way.rate)
+            usage = shape.usages[kind][party] = UsageDelta(
+                party, way.model, shape.gpu_milli, way.rate, shape.measure
+            )
         record.grants = grants
         record.started_ms = at_ms
         record.end_ms = end_ms
         record.usage = usage
         if tenants.at_once:
-            tenants.move(party, usage.model, usage.milli, usage.rate, at_ms, 1)
+            tenants.move(party, usage.model, usage.milli, usage.rate, at_ms, 1, usage.measure)
             if tenants.budgeted:
                 tenants.commit(party, usage.milli, self.micro_of(record), record.limit_ms)
             return True
@@ -415,7 +419,7 @@ class State:
         self.nodes.lift(record.grants, record.id)
         if tenants.at_once:
             stranded = self.stranded_milli(record) if tenants.holding else 0
-            tenants.move(usage.leaf, usage.model, usage.milli, usage.rate, at_ms, -1, stranded)
+            tenants.move(usage.leaf, usage.model, usage.milli, usage.rate, at_ms, -1, usage.measure, stranded)
             if tenants.budgeted:
                 micro = self.micro_of(record)
                 tenants.commit(usage.leaf, usage.milli, micro, -record.limit_ms)
@@ -447,9 +451,11 @@ class State:
         tenants, before, stranded = self.tenants, record.usage, self.stranded_milli(record)
         kind = self.nodes.kind_of[record.grants[0].node]
         rate = rate_on(record.shape, kind, self.weights[kind.model])
-        tenants.move(before.leaf, before.model, before.milli, before.rate, at_ms, -1, stranded)
-        record.usage = UsageDelta(before.leaf, kind.model, before.milli, rate)
-        tenants.move(before.leaf, kind.model, before.milli, rate, at_ms, 1, stranded)
+        tenants.move(
+            before.leaf, before.model, before.milli, before.rate, at_ms, -1, before.measure, stranded
+        )
+        record.usage = UsageDelta(before.leaf, kind.model, before.milli, rate, before.measure)
+        tenants.move(before.leaf, kind.model, before.milli, rate, at_ms, 1, before.measure, stranded)
         if tenants.priced:
             # Its node has another price by now: set aside anew what everything that runs may spend.
             tenants.uncommit()
@@ -460,8 +466,8 @@ class State:
     def backdate(self, record: JobRecord, started_ms: int) -> None:
         """An attempt began earlier than it was told: it is charged from then on."""
         tenants, usage = self.tenants, record.usage
-        tenants.move(usage.leaf, usage.model, usage.milli, usage.rate, record.started_ms, -1)
-        tenants.move(usage.leaf, usage.model, usage.milli, usage.rate, started_ms, 1)
+        tenants.move(usage.leaf, usage.model, usage.milli, usage.rate, record.started_ms, -1, usage.measure)
+        tenants.move(usage.leaf, usage.model, usage.milli, usage.rate, started_ms, 1, usage.measure)
         if tenants.budgeted:
             tenants.commit(usage.leaf, usage.milli, self.micro_of(record), -record.limit_ms)
         record.started_ms = started_ms
@@ -472,7 +478,16 @@ class State:
     def leave_off(self, record: JobRecord, at_ms: int) -> None:
         """Count a running attempt up to a time, and no further until `go_on`."""
         usage, tenants = record.usage, self.tenants
-        tenants.move(usage.leaf, usage.model, usage.milli, usage.rate, at_ms, -1, self.stranded_milli(record))
+        tenants.move(
+            usage.leaf,
+            usage.model,
+            usage.milli,
+            usage.rate,
+            at_ms,
+            -1,
+            usage.measure,
+            self.stranded_milli(record),
+        )
         if tenants.budgeted:
             tenants.commit(usage.leaf, usage.milli, self.micro_of(record), -record.limit_ms)
 
@@ -480,7 +495,16 @@ class State:
         """Count it on from a time; everything about it happened that much later, by the clock in force now."""
         usage, tenants = record.usage, self.tenants
         record.delay(later_ms)
-        tenants.move(usage.leaf, usage.model, usage.milli, usage.rate, at_ms, 1, self.stranded_milli(record))
+        tenants.move(
+            usage.leaf,
+            usage.model,
+            usage.milli,
+            usage.rate,
+            at_ms,
+            1,
+            usage.measure,
+            self.stranded_milli(record),
+        )
         if tenants.budgeted:
             tenants.commit(usage.leaf, usage.milli, self.micro_of(record), record.limit_ms)
         self.expect_end(record, record.end_ms + later_ms)

@@ -100,11 +100,12 @@ class ConservativePass:
         state = self._pass.state
         if not self._pass.policy.spec.quotas:
             return False
-        tenants, milli = state.tenants, record.shape.gpu_milli
-        micro = state.micro_by(record.shape, way, self._pass.now_ms)
-        return tenants.refusal(record.party, way.model, milli, record.limit_ms, micro) is not None or (
-            tenants.held_back_refusal(record.party, way.model, milli, state.nodes.up_milli)
-        )
+        tenants, shape = state.tenants, record.shape
+        milli, limit_ms = shape.gpu_milli, record.limit_ms
+        micro = state.micro_by(shape, way, self._pass.now_ms)
+        return tenants.refusal(
+            record.party, way.model, milli, limit_ms, shape.measure, micro
+        ) is not None or (tenants.held_back_refusal(record.party, way.model, milli, state.nodes.up_milli))
 
     def _last_in_line(self, record: JobRecord, found: tuple[Grant, ...]) -> tuple[Grant, ...] | None:
         """Room where the placement prefers it, out of the way of all promises."""

@@ -31,6 +31,14 @@ class CapsReply(TypedDict):
     most_gpus_of_a_user: NotRequired[
         Annotated[float | None, "GPUs of the user below it with the most GPUs, if max_gpus_per_user is set."]
     ]
+    max_cpus: NotRequired[float | None]
+    cpus: NotRequired[
+        Annotated[float | None, "Cores of its running jobs, as many as they name, if max_cpus is set."]
+    ]
+    max_memory_mib: NotRequired[int | None]
+    memory_mib: NotRequired[
+        Annotated[int | None, "Memory of its running jobs, as much as they name, if max_memory is set."]
+    ]
 
 
 class TenantReply(CapsReply):
