@@ -21,6 +21,7 @@ FOLDERS = (
 )
 NO_REPLIES = {
     "rebuild_request": "the fields of a request",
+    "revise_request": "the fields of a request",
     "_resources": "the fields of a request",
     "_images": "the fields of a request",
     "_container": "the fields of a request",

@@ -91,7 +91,7 @@ def test_a_verb_says_what_it_has_done_and_what_it_has_not(box: Box) -> None:
     assert "there is no job 99999" in said.err
     assert f"there is no job {array}_7" in said.err
     assert f"on hold already: {second}\n" == box("hold", second).out
-    assert f"moved 1 job to the top: {second}\n" == box("move", second, "--top").out
+    assert f"moved 1 job to the top: {second}\n" == box("update", second, "--top").out
     assert f"released 1 job: {second}\n" == box("release", second).out
 
 
@@ -99,7 +99,7 @@ def test_a_number_is_a_job_that_people_see(box: Box, tmp_path: Path) -> None:
     array = box.submit("-g", 0, "--array", "0-1", "--hold", "--", "true")
     hidden = int(array) + 1
     for line in (
-        ("move", hidden, "--top"),
+        ("update", hidden, "--top"),
         ("cancel", hidden),
         ("show", hidden),
         ("why", hidden),

@@ -22,10 +22,12 @@ from gpuyard.model import (
     AttemptUnknown,
     ClockSet,
     ConfigSet,
+    EarmarkDropped,
     EarmarkSet,
     GpusTaken,
     Grant,
     Job,
+    JobChanged,
     JobContinued,
     JobSpec,
     JobSubmitted,
@@ -257,6 +259,23 @@ class History:
         self.nodes[1] = Node("a1", "east", "big", ("H100", "H200")[a % 2], 4, 8_000, 0)
         self.add(NodeChanged, 1, self.nodes[1])
 
+    def change(self, a: int, b: int, c: int) -> None:
+        """A job that waits or runs has another tenant, class or labels."""
+        ids = sorted({*self.waiting, *self.live})
+        if not ids:
+            return
+        job_id = ids[a % len(ids)]
+        if any(isinstance(s, EarmarkSet) and s.job_id == job_id for s in self.steps):
+            self.add(EarmarkDropped, job_id)
+        was = next(s.job for s in self.steps if isinstance(s, JobSubmitted) and s.job.id == job_id)
+        spec = replace(
+            was.spec,
+            tenant=("org/red", "org/blue")[b % 2],
+            klass=("", "urgent")[c % 2],
+            labels=LABELS[(a + b + c) % len(LABELS)],
+        )
+        self.add(JobChanged, was._replace(spec=spec))
+
     def set_clock(self, a: int, _b: int, _c: int) -> None:
         by_ms = (6_000, 3_600_000, 40 * DAY_MS)[a % 3]
         self.now_ms += by_ms
@@ -277,7 +296,7 @@ _OPS = (
     History.submit, History.start, History.start, History.start, History.confirm, History.confirm, History.unknown,
     History.suspend, History.stop, History.end, History.end, History.measure, History.measure, History.earmark,
     History.node, History.cut, History.configure, History.rename, History.close, History.cancel,
-    History.set_clock,
+    History.set_clock, History.change,
 )  # fmt: skip
 
 

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         ExplainedReply,
         JobReply,
         JobView,
+        ManyReply,
         OneOfMany,
         QueueReply,
         ReadJobsReply,
@@ -233,10 +234,34 @@ class Client(Caller):
 
         `tell` is told again and again how many of how many are done.
         """
+        return self._in_batches(
+            ids, lambda some: self.ask_for(endpoints.ASK_MANY, {"ids": some}, verb=verb), tell
+        )
+
+    def update(
+        self,
+        ids: Sequence[int | str],
+        change: Mapping[str, Any],
+        tell: Callable[[int, int], None] | None = None,
+    ) -> list[OneOfMany]:
+        """Change jobs: an answer for each."""
+        return self._in_batches(
+            ids, lambda some: self.ask_for(endpoints.UPDATE, {"ids": some, "change": change}), tell
+        )
+
+    def rehearse_update(self, job_id: int | str, change: Mapping[str, Any]) -> DryRunReply:
+        """What would become of a job with a change; nothing is changed."""
+        return self.ask_for(endpoints.REHEARSE_UPDATE, change, id=job_id)
+
+    def _in_batches(
+        self,
+        ids: Sequence[int | str],
+        ask: Callable[[list[int | str]], ManyReply],
+        tell: Callable[[int, int], None] | None,
+    ) -> list[OneOfMany]:
         done: list[OneOfMany] = []
         for first in range(0, len(ids), ASKED_AT_ONCE):
-            some = {"ids": list(ids[first : first + ASKED_AT_ONCE])}
-            done += self.ask_for(endpoints.ASK_MANY, some, verb=verb)["results"]
+            done += ask(list(ids[first : first + ASKED_AT_ONCE]))["results"]
             if tell is not None:
                 tell(len(done), len(ids))
         return done

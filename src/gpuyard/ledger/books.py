@@ -56,6 +56,7 @@ from gpuyard.model import (
     GpusTaken,
     Grant,
     JobCancelled,
+    JobChanged,
     JobContinued,
     JobHeld,
     JobSubmitted,
@@ -444,6 +445,12 @@ class Books:
         job = event.job
         self._queued.touched[job.id] = self._names.owner(job.spec, self._klass)
 
+    def _changed(self, event: JobChanged) -> None:
+        """A job that has started once stays on the books of the owner, class and labels that it had then."""
+        job = self.job(event.job_id)
+        if job is not None and not job.attempt:
+            job.owner = self._names.owner(event.job.spec, self._klass)
+
     def _started(self, event: AttemptStarted) -> None:
         job_id = event.job_id
         if self._earmarks:
@@ -674,6 +681,7 @@ _STEPS: dict[type, Any] = {
     LayoutReleased: Books._layout_over,
     LayoutMade: Books._layout_over,
     JobSubmitted: Books._submitted,
+    JobChanged: Books._changed,
     JobHeld: lambda books, event: books._drop_earmark(event.job_id),
     JobCancelled: lambda books, event: books._cancelled(event.job_id),
     JobSuspended: lambda books, event: books._phase(event.job_id, SUSPENDED),

@@ -198,6 +198,31 @@ class TasksSubmitted(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class JobChanged:
+    """A job is another one from now on: what it asks for, its times, what it waits for, or its place in its line.
+
+    A job with an attempt asks for the same as before: only its limit, its name and its labels may be others.
+    """
+
+    at_ms: int
+    job: Job
+    """As it is now. Id, user, recipe and time of submission are as before."""
+    joined_ms: int = 0
+    """When it went to the end of its line, because it asks for more than before; 0: it never did."""
+    nice_ms: int = 0
+    """By how much later than that, or than its submission, its place in its line is; negative: earlier."""
+    by: str = ""
+    """The user behind the change."""
+    what: str = ""
+    """What was asked for, in words."""
+
+    @property
+    def job_id(self) -> int:
+        """The job that it is about."""
+        return self.job.id
+
+
+@dataclass(frozen=True, slots=True)
 class JobHeld:
     """A pending job may not start until it is released."""
 
@@ -502,6 +527,7 @@ SchedulingEvent = (
     | LayoutMade
     | JobSubmitted
     | TasksSubmitted
+    | JobChanged
     | JobHeld
     | JobReleased
     | JobCancelled

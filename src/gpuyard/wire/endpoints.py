@@ -209,6 +209,11 @@ ASK = Endpoint("POST", "/jobs/{id}/{verb}", Action.ACT_ON_JOB, "AskedReply", "{v
     problems=(404, 409), name="ask")
 ASK_MANY = Endpoint("POST", "/jobs/{verb}", Action.ACT_ON_JOB, "ManyReply", "{verb} many jobs", tag="jobs",
     body="ManyRequest", name="many")
+UPDATE = Endpoint("POST", "/jobs/update", Action.ACT_ON_JOB, "ManyReply", "Change jobs", tag="jobs",
+    body="UpdateRequest")
+REHEARSE_UPDATE = Endpoint("POST", "/jobs/{id}/update/dry-run", Action.ACT_ON_JOB, "DryRunReply",
+    "What would become of a job with a change; nothing is changed", tag="foresight", body="ChangeRequest",
+    problems=(404, 409))
 
 # -- why and when ----------------------------------------------------------------------------------------------------
 

@@ -188,6 +188,19 @@ JOB_FIELDS: dict[str, JobField] = {
 # fmt: on
 """Every field, in the order in which native YAML is written."""
 
+GPU_PARTS = ("gpus", "gpu_milli", "mig", "gpu_memory_mib", "isolation")
+"""Fields that say the same thing in several ways: a new value of one takes the place of all, but for the last."""
+CHANGEABLE = (
+    "name", "tenant", "project", "labels", "class", *GPU_PARTS, "gpu_models", "cpus", "memory_mib", "pools", "clusters",
+    "constraint", "on_nodes", "not_nodes", "time_limit_s", "begin_ms", "deadline_ms", "dependencies",
+    "dependencies_any", "array_limit", "checkpoint_s", "retries", "requeue",
+)  # fmt: skip
+"""Fields that `update` changes of a job that waits."""
+CHANGEABLE_RUNNING = frozenset({"name", "project", "labels", "retries", "requeue", "array_limit"})
+"""Those of a job that runs."""
+NICE_S_MAX = 30 * 86_400
+"""By how much a place in the line is moved."""
+
 
 class JobOption:
     """What a person types for fields of a job."""

@@ -1,5 +1,6 @@
 """The state machine: everything that can happen to a yard, in any order, checked after every step."""
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, settings
@@ -20,6 +21,7 @@ from gpuyard.model import (
     EngineSeen,
     Job,
     JobCancelled,
+    JobChanged,
     JobContinued,
     JobHeld,
     JobReleased,
@@ -191,6 +193,41 @@ class YardMachine(RuleBasedStateMachine):
         """An administrator moves a waiting job to the top of the queue, or back."""
         ids = self.ids(None)
         self.yard.apply(Requested(self.now(), ids[pick % len(ids)], verb, "root"))
+        self.yard.step()
+
+    @precondition(lambda self: self.has(None))
+    @rule(
+        pick=picks,
+        other=picks,
+        limit_ms=some.limits_ms,
+        later_ms=st.sampled_from((0, 0, 3000)),
+        nice_ms=st.sampled_from((0, 0, 4000, -60_000)),
+        behind=st.booleans(),
+    )
+    def waiting_job_changed(
+        self, pick: int, other: int, limit_ms: int, later_ms: int, nice_ms: int, behind: bool
+    ) -> None:
+        """It asks for what another job asks for, with another limit, or waits elsewhere in its line."""
+        now_ms, ids = self.now(), self.ids(None)
+        record = self.yard.state.jobs[ids[pick % len(ids)]]
+        spec = replace(self.specs[other % len(self.specs)], user=record.job.spec.user)
+        begin_ms = now_ms + later_ms if later_ms else 0
+        job = record.job._replace(spec=spec, limit_ms=limit_ms, begin_ms=begin_ms)
+        if record.earmark is not None:
+            self.yard.apply(EarmarkDropped(now_ms, job.id))
+        self.yard.apply(JobChanged(now_ms, job, now_ms if behind else record.joined_ms, nice_ms, "root"))
+        self.yard.step()
+
+    @precondition(lambda self: self.has(*AttemptState))
+    @rule(pick=picks, limit_ms=some.limits_ms, nice_ms=st.sampled_from((0, 7000)), label=st.booleans())
+    def running_job_changed(self, pick: int, limit_ms: int, nice_ms: int, label: bool) -> None:
+        """It keeps its GPUs, and has another limit, name and labels."""
+        ids = self.ids(*AttemptState)
+        record = self.yard.state.jobs[ids[pick % len(ids)]]
+        labels = (("project", "vision"),) if label else ()
+        spec = replace(record.job.spec, name="another", labels=labels)
+        job = record.job._replace(spec=spec, limit_ms=limit_ms)
+        self.yard.apply(JobChanged(self.now(), job, record.joined_ms, nice_ms, "root"))
         self.yard.step()
 
     @precondition(lambda self: self.has(*_STOPPABLE))

@@ -30,6 +30,7 @@ from gpuyard.model import (
     Grant,
     Job,
     JobCancelled,
+    JobChanged,
     JobClass,
     JobContinued,
     JobEntered,
@@ -175,6 +176,8 @@ class Live:
     attempt: Attempt | None = None
     held: bool = False
     boost: int = 0
+    joined_ms: int = 0
+    nice_ms: int = 0
     deferred: bool = False
     preemptions: int = 0
     saved_ms: int = 0
@@ -184,6 +187,11 @@ class Live:
     def milli(self) -> int:
         """Milli-GPU of the whole job."""
         return ask_milli(self.job.spec.ask)
+
+    @property
+    def line_ms(self) -> int:
+        """By which time it waits in its line."""
+        return (self.joined_ms or self.job.submitted_ms) + self.nice_ms
 
     @property
     def eligible(self) -> bool:
@@ -476,10 +484,25 @@ class Books:
         attempt = live.attempt
         if isinstance(event, AttemptStarted):
             self._start(live, event)
+        elif isinstance(event, JobChanged):
+            self._change(live, event)
         elif attempt is None:
             self._waiting_job(live, event)
         else:
             self._running_job(live, attempt, event)
+
+    def _change(self, live: Live, event: JobChanged) -> None:
+        before, job, attempt = live.job, event.job, live.attempt
+        estimate_ms, live.job = live.estimate_ms, job
+        if (job.limit_ms, job.spec.klass) != (before.limit_ms, before.spec.klass):
+            live.limit_ms = job.limit_ms or self.klass(live).limit_ms
+        if attempt is None:
+            live.leaf = self._leaf(job.spec.tenant)
+            live.deferred = live.held or job.begin_ms > event.at_ms
+            live.boost = 0 if event.joined_ms > live.joined_ms else live.boost
+        elif attempt.phase is not AttemptState.STOPPING:
+            attempt.end_ms += live.estimate_ms - estimate_ms
+        live.joined_ms, live.nice_ms = event.joined_ms, event.nice_ms
 
     def _start(self, live: Live, event: AttemptStarted) -> None:
         key = (event.job_id, event.attempt)

@@ -171,14 +171,14 @@ class PlanCheck:
         team = live.leaf.rpartition("/")[0]
         if not team or live.boost or not self.spec.turn_ms or live.job.spec.ask.tasks == 1:
             return live.leaf
-        return team if live.job.submitted_ms + self.spec.turn_ms <= period_start_ms else live.leaf
+        return team if live.line_ms + self.spec.turn_ms <= period_start_ms else live.leaf
 
     def order_key(self, live: Live, names: Sequence[str]) -> tuple[int, ...]:
         """The smaller, the sooner."""
         job = live.job
         deadline_ms = job.deadline_ms - live.estimate_ms if job.deadline_ms else 1 << 60
         keys = {
-            "fifo": job.submitted_ms,
+            "fifo": live.line_ms,
             "class": -self.books.klass(live).priority,
             "sjf": live.limit_ms,
             "srtf": live.estimate_ms,
@@ -187,7 +187,7 @@ class PlanCheck:
         if live.boost:
             # Whoever was moved to the top comes first, the one moved last before the others.
             return (-live.boost, *[0 for _name in names], 0, 0)
-        return (0, *[keys[name] for name in names], job.submitted_ms, job.id)
+        return (0, *[keys[name] for name in names], live.line_ms, job.id)
 
     # -- job by job ----------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from gpuyard.model import (
     GpusTaken,
     Grant,
     JobCancelled,
+    JobChanged,
     JobContinued,
     JobHeld,
     JobSubmitted,
@@ -102,6 +103,7 @@ class Integral:
         self.energy_mj: dict[Who, int] = {}
         self.machines: list[Machine] = []
         self.who: dict[int, Who] = {}
+        self.started: set[int] = set()
         self.live: dict[int, Attempt] = {}
         self.kept: dict[int, EarmarkSet] = {}
         self.klass, self.markets, self.regions = "batch", dict[str, str](), dict[str, str]()
@@ -242,6 +244,10 @@ class Integral:
             case JobSubmitted(job=job):
                 spec = job.spec
                 self.who[job.id] = (spec.tenant, spec.user, spec.klass or self.klass, spec.labels)
+            case JobChanged(job=job):
+                if job.id not in self.started:
+                    spec = job.spec
+                    self.who[job.id] = (spec.tenant, spec.user, spec.klass or self.klass, spec.labels)
             case EarmarkSet():
                 self.kept[step.job_id] = step
             case EarmarkDropped() | JobCancelled() | JobHeld():
@@ -280,6 +286,7 @@ class Integral:
     def attempt(self, step: Any) -> None:
         if isinstance(step, AttemptStarted):
             self.kept.pop(step.job_id, None)
+            self.started.add(step.job_id)
             made = Attempt(step.attempt, step.grants, self.now_ms, self.now_ms)
             for grant in step.grants:
                 node = self.machines[grant.node].node

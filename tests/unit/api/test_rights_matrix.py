@@ -57,6 +57,8 @@ POST   /api/v1/jobs/continue         403 403 403 403  409 403 403 404  409 409 4
 POST   /api/v1/jobs/requeue          403 403 403 403  409 403 403 404  409 409 409 404  409 409 409 409
 POST   /api/v1/jobs/top              403 403 403 403  403 403 403 403  403 403 403 403  202 202 202 202
 POST   /api/v1/jobs/back             403 403 403 403  403 403 403 403  403 403 403 403  202 202 202 202
+POST   /api/v1/jobs/update           403 403 403 403  202 403 403 404  202 202 202 404  202 202 202 202
+POST   /api/v1/jobs/{id}/update/dry-run 403 403 403 403  200 403 403 404  200 200 200 404  200 200 200 200
 GET    /api/v1/jobs/{id}/why         200 200 200 404  200 200 200 404  200 200 200 404  200 200 200 200
 GET    /api/v1/jobs/{id}/eta         200 200 200 404  200 200 200 404  200 200 200 404  200 200 200 200
 POST   /api/v1/jobs/dry-run          403 403 403 403  200 200 200 403  200 200 200 403  200 200 200 200
@@ -243,6 +245,19 @@ def submitted(path: str) -> Callable[[Team, str, str, str], Answer]:
     return ask
 
 
+def changed(yard: Team, token: str, role: str, relation: str) -> Answer:
+    wanted = {"ids": [job(yard, role, relation)], "change": {"name": "other"}}
+    answer = yard.call("POST", "/api/v1/jobs/update", token, wanted)
+    if answer.status == 200:
+        answer.status = answer.json["results"][0]["status"]
+    return answer
+
+
+def tried(yard: Team, token: str, role: str, relation: str) -> Answer:
+    path = f"/api/v1/jobs/{job(yard, role, relation)}/update/dry-run"
+    return yard.call("POST", path, token, {"name": "other"})
+
+
 def shared(yard: Team, token: str, role: str, relation: str) -> Answer:
     job(yard, role, relation)
     return yard.call("GET", f"/api/v1/share?tenant={tenant_of(role, relation)}", token)
@@ -310,6 +325,8 @@ SPECIAL: dict[tuple[str, str], Callable[[Team, str, str, str], Answer]] = {
     ("POST", "/api/v1/jobs"): submitted("/api/v1/jobs"),
     ("POST", "/api/v1/jobs/dry-run"): submitted("/api/v1/jobs/dry-run"),
     ("POST", "/api/v1/jobs/read"): configured("POST", "/api/v1/jobs/read", {"text": "command: ['true']"}),
+    ("POST", "/api/v1/jobs/update"): changed,
+    ("POST", "/api/v1/jobs/{id}/update/dry-run"): tried,
     ("GET", "/api/v1/share"): shared,
     ("GET", "/api/v1/cost/statement"): stated,
     ("GET", "/api/v1/efficiency"): efficient,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuyard.control.commands.observed import ObservedClusters
-from gpuyard.control.commands.wishes import Wish
+from gpuyard.control.commands.wishes import VerbWish
 from gpuyard.control.loop.loop import Controller
 from gpuyard.control.loop.observing import Recorder
 from gpuyard.control.refusals import Impossible
@@ -205,7 +205,7 @@ def test_what_slurm_has_to_do_is_refused_with_its_own_command(yard: Beside) -> N
     yard.step()
     own = yard.submit(1)
     observed = ObservedClusters({"rig": SLURM})
-    wish = Wish(ROOT, Verb.CANCEL, ["rig:7", str(own)], lambda: yard.world.now_ms, observed)
+    wish = VerbWish(ROOT, Verb.CANCEL, ["rig:7", str(own)], lambda: yard.world.now_ms, observed)
     yard.replica.commit(None, lambda draft: wish.enter(wish.write(draft)))
 
     refused, done = wish.asked

@@ -9,11 +9,12 @@ from gpuyard.api.edge.peers import get_asker
 from gpuyard.api.edge.routes import Handlers, answer, read_number
 from gpuyard.api.edge.throttle import Turns, run_in_thread
 from gpuyard.api.edge.unread import make_room
-from gpuyard.api.handlers.jobs import wait_for_nodes
+from gpuyard.api.handlers.jobs import revise, wait_for_nodes
 from gpuyard.api.messages.bodies import parse_object, read_bytes, told_when_gone
 from gpuyard.api.messages.problems import Problem
-from gpuyard.api.messages.schemas import JobRequest, ReadRequest, check_value, read_body
+from gpuyard.api.messages.schemas import ChangeRequest, JobRequest, ReadRequest, check_value, read_body
 from gpuyard.control.access.people import Person
+from gpuyard.control.commands.wishes import Gone
 from gpuyard.control.foresight.ahead import SEED, Foresights
 from gpuyard.control.forking import Wanted
 from gpuyard.control.replica.labels import parse_label
@@ -66,6 +67,16 @@ def handlers(yard: Yard, turns: Turns) -> Handlers:
         await wait_for_nodes(yard)
         return await in_turn(person, ahead.rehearse, person, new)
 
+    async def rehearse_update(request: Request, id: str) -> Response:
+        """Whether the job may be changed like that, and where and when it would start; of an array, the next task."""
+        person = get_asker(request.scope)
+        change = check_value(ChangeRequest, parse_object(await read_bytes(request))).change()
+        try:
+            return await in_turn(person, ahead.rehearse_change, person, change, id, revise)
+        except Gone:
+            label = parse_label(id)
+            raise (await run_in_thread(yard.views.ends, [label], person.sight))[label] from None
+
     async def read_jobs(request: Request) -> Response:
         """Every job of a text in native form, with warnings about what has no counterpart."""
         wanted = await read_body(ReadRequest, request, required=True)
@@ -84,5 +95,6 @@ def handlers(yard: Yard, turns: Turns) -> Handlers:
         endpoints.SHARE: share,
         endpoints.ETA: eta,
         endpoints.DRY_RUN: dry_run,
+        endpoints.REHEARSE_UPDATE: rehearse_update,
         endpoints.READ: read_jobs,
     }

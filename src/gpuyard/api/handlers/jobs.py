@@ -4,10 +4,10 @@ import asyncio
 import hashlib
 import re
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from contextlib import nullcontext
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fastapi import Request, Response
 
@@ -38,13 +38,20 @@ from gpuyard.api.edge.throttle import (
 from gpuyard.api.edge.unread import JOB_BYTES, make_room, measure
 from gpuyard.api.messages.bodies import find_header, parse_object, read_bytes
 from gpuyard.api.messages.problems import Problem, find_problem
-from gpuyard.api.messages.schemas import CheckpointRequest, JobRequest, ManyRequest, check_value, read_body
+from gpuyard.api.messages.schemas import (
+    CheckpointRequest,
+    JobRequest,
+    ManyRequest,
+    UpdateRequest,
+    check_value,
+    read_body,
+)
 from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import MOVES
-from gpuyard.control.admission.wanted import NewJob
+from gpuyard.control.admission.wanted import NewJob, Wanted
 from gpuyard.control.commands.wishes import ALONE_BATCH, BATCH, FEW, Gone, Wish, WishedId
 from gpuyard.control.reading.plain_views import add_taken, use_view
-from gpuyard.control.refusals import Forbidden, Refusal
+from gpuyard.control.refusals import Forbidden, Refusal, Unacceptable
 from gpuyard.control.replica.labels import parse_label
 from gpuyard.control.serve import Yard
 from gpuyard.control.views.accounts import read_owed
@@ -133,6 +140,7 @@ def handlers(yard: Yard, thought: Turns) -> Handlers:
         endpoints.CURVES: api.curves,
         endpoints.CANCEL: api.cancel,
         endpoints.CHECKPOINT: api.checkpoint,
+        endpoints.UPDATE: api.update,
     }
     for verb in Verb:
         action = Action.MOVE_JOB if verb in MOVES else Action.ACT_ON_JOB
@@ -270,33 +278,45 @@ class Jobs:
             wanted = check_value(ManyRequest, parse_object(await read_bytes(request)))
             person = get_asker(request.scope)
             await make_room(len(wanted.ids) * RESULT_BYTES)
-            asked = await self._wish(person, verb, wanted.ids)
-            pieces, size = list[bytes](), 0
-            # Some at a time, and each is let go when its answer is written: twenty thousand take a while, and memory.
-            asked.reverse()
-            while asked:
-                some = asked[: -LOOKED_UP - 1 : -1]
-                del asked[-LOOKED_UP:]
-                await self._tell_ended(person, some)
-                pieces.append(encode_json([_result(each, verb) for each in some])[1:-1])
-                size += len(pieces[-1])
-                measure(size)
-                await asyncio.sleep(0)
-            return Response(b'{"results":[' + b",".join(pieces) + b"]}", media_type="application/json")
+            return await self._answers(person, self._yard.requests.wish(person, verb, wanted.ids))
 
         return handler
 
+    async def update(self, request: Request) -> Response:
+        """Change jobs: an answer for each, in their order. A job that asks for more goes to the end of its line."""
+        wanted = check_value(UpdateRequest, parse_object(await read_bytes(request)))
+        person = get_asker(request.scope)
+        await make_room(len(wanted.ids) * RESULT_BYTES)
+        change = wanted.change.change()
+        return await self._answers(person, self._yard.requests.change(person, change, wanted.ids, revise))
+
+    async def _answers(self, person: Person, wish: Wish) -> Response:
+        """An answer for each of the ids of a wish."""
+        asked = await self._wish(person, wish)
+        pieces, size = list[bytes](), 0
+        # Some at a time, and each is let go when its answer is written: twenty thousand take a while, and memory.
+        asked.reverse()
+        while asked:
+            some = asked[: -LOOKED_UP - 1 : -1]
+            del asked[-LOOKED_UP:]
+            await self._tell_ended(person, some)
+            pieces.append(encode_json([_result(each, wish.word) for each in some])[1:-1])
+            size += len(pieces[-1])
+            measure(size)
+            await asyncio.sleep(0)
+        return Response(b'{"results":[' + b",".join(pieces) + b"]}", media_type="application/json")
+
     async def _ask(self, request: Request, verb: Verb, text: str) -> Response:
         person = get_asker(request.scope)
-        (asked,) = await self._wish(person, verb, [text])
+        (asked,) = await self._wish(person, self._yard.requests.wish(person, verb, [text]))
         await self._tell_ended(person, [asked])
         if asked.error is not None:
             raise asked.error
-        return answer(_done(asked, verb), 202)
+        return answer(_done(asked, verb.value), 202)
 
-    async def _wish(self, person: Person, verb: Verb, said: Sequence[int | str]) -> list[WishedId]:
+    async def _wish(self, person: Person, wish: Wish) -> list[WishedId]:
         """Write a request batch by batch. Only a request about many jobs has to wait for its turn."""
-        wish = self._yard.requests.wish(person, verb, said)
+        said = wish.asked
         if len(said) <= FEW:
             await self._write(wish)
         if not wish.finished:
@@ -345,22 +365,33 @@ class Jobs:
             raise (await run_in_thread(self._yard.views.ends, [label], person.sight))[label] from None
 
 
-def _done(asked: WishedId, verb: Verb) -> AskedReply:
+def _done(asked: WishedId, verb: str) -> AskedReply:
     assert asked.label is not None
-    return {"id": asked.label.id, "label": str(asked.label), "verb": verb.value, "jobs": asked.jobs}
+    return {"id": asked.label.id, "label": str(asked.label), "verb": verb, "jobs": asked.jobs}
 
 
-def _result(asked: WishedId, verb: Verb) -> OneOfMany:
+def revise(fields: Mapping[str, Any]) -> Wanted:
+    """The request made of the fields of a job that is there, some of them new."""
+    try:
+        return check_value(JobRequest, dict(fields)).new_job().wanted
+    except Problem as problem:
+        raise Unacceptable(problem.detail, problem.hint) from None
+
+
+def _result(asked: WishedId, verb: str) -> OneOfMany:
     """One of many answers."""
     if asked.error is None:
         done = _done(asked, verb)
-        return {
+        told: OneOfMany = {
             "id": done["id"],
             "label": done["label"],
             "verb": done["verb"],
             "jobs": done["jobs"],
             "status": 202,
         }
+        if asked.notes:
+            told["notes"] = [*asked.notes]
+        return told
     problem = find_problem(asked.error)
     if problem is None:
         raise asked.error

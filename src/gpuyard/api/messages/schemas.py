@@ -39,12 +39,13 @@ from gpuyard.api.messages.problems import Problem
 from gpuyard.config.access import ROLE_WORDS
 from gpuyard.control.admission.dependencies import SINGLETON, Dependency
 from gpuyard.control.admission.wanted import NewJob, make_job
+from gpuyard.control.commands.changes import Change
 from gpuyard.control.commands.layouts import WantedLayout
 from gpuyard.control.replica.labels import read_label
 from gpuyard.engines.contract import Container
 from gpuyard.errors import quote, suggest_end
 from gpuyard.job_sizes import SIZES_TEXT
-from gpuyard.model import AfterKind, Isolation
+from gpuyard.model import AfterKind, Isolation, Verb
 from gpuyard.model.units import MILLI, NO_LIMIT_MS, SECOND_MS
 from gpuyard.wire import job_fields as table
 from gpuyard.wire.job_fields import DEPENDENCY_KINDS, JOB_FIELDS, PROJECT, TEXT_MAX, TIME_MS_MAX
@@ -303,6 +304,90 @@ def _features(text: str) -> tuple[tuple[str, ...], ...]:
         raise Problem(422, f"'constraint' {error}", kind="unacceptable") from None
 
 
+def _new(name: str, **more: Any) -> Any:
+    """The new value of a field of a job; None: the job keeps its own."""
+    says = JOB_FIELDS[name]
+    return Field(None, ge=says.least, le=says.most, description=says.text.partition(" Default:")[0], **more)
+
+
+class ChangeRequest(BaseModel):
+    """What is to be another about a job. A field that is left out stays as it is."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    name: Name | None = _new("name")
+    tenant: Tenant | None = _new("tenant")
+    project: Project | None = _new("project")
+    labels: Annotated[dict[str, str], Field(max_length=table.LABELS_MAX)] | None = Field(
+        None, description="Labels to add or replace, by key; one with an empty value is removed."
+    )
+    klass: Klass | None = _new("class", alias="class")
+    gpus: int | None = _new("gpus")
+    gpu_milli: int | None = _new("gpu_milli")
+    mig: str | None = _new("mig", max_length=63)
+    gpu_memory_mib: int | None = _new("gpu_memory_mib")
+    isolation: Literal["", "strict", "shared", "any"] | None = _new("isolation")
+    gpu_models: Annotated[ShortNames, Field(max_length=20)] | None = _new("gpu_models")
+    cpus: float | None = _new("cpus", allow_inf_nan=False)
+    memory_mib: int | None = _new("memory_mib")
+    time_limit_s: int | None = _new("time_limit_s")
+    begin_ms: int | None = _new("begin_ms")
+    deadline_ms: int | None = _new("deadline_ms")
+    checkpoint_s: int | None = _new("checkpoint_s")
+    retries: int | None = _new("retries")
+    requeue: bool | None = _new("requeue")
+    pools: Annotated[ShortNames, Field(max_length=100)] | None = _new("pools")
+    clusters: Annotated[ShortNames, Field(max_length=100)] | None = _new("clusters")
+    on_nodes: NodeNames | None = _new("on_nodes")
+    not_nodes: NodeNames | None = _new("not_nodes")
+    constraint: str | None = _new("constraint", max_length=TEXT_MAX)
+    dependencies: Annotated[list[DependencyRequest], Field(max_length=table.DEPENDENCIES_MAX)] | None = _new(
+        "dependencies"
+    )
+    dependencies_any: bool | None = _new("dependencies_any")
+    array_limit: int | None = _new("array_limit")
+    nice_s: int | None = Field(
+        None,
+        ge=-table.NICE_S_MAX,
+        le=table.NICE_S_MAX,
+        description="The job waits as one that was submitted so much later; below 0 is for administrators.",
+    )
+    place: Literal["top", "back"] | None = Field(
+        None, description="top: before all other waiting jobs; back: where the policy's order has it."
+    )
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Self:
+        if not self.model_fields_set:
+            raise ValueError("nothing is to be changed: name a field with its new value")
+        if self.place == "top" and self.nice_s is not None:
+            raise ValueError("'place' and 'nice_s' both say where the job waits: leave one of them out")
+        return self
+
+    def change(self) -> Change:
+        """The same as the control plane has it."""
+        said = self.model_dump(by_alias=True, exclude_none=True)
+        nice_s, place = said.pop("nice_s", None), said.pop("place", None)
+        return Change(said, nice_s, Verb(place) if place else None)
+
+
+class ManyRequest(BaseModel):
+    """The jobs that a request is about."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    ids: Annotated[
+        list[Id],
+        Field(min_length=1, max_length=20_000),
+    ]
+
+
+class UpdateRequest(ManyRequest):
+    """The jobs that are to be changed, and how."""
+
+    change: ChangeRequest
+
+
 class DrainRequest(BaseModel):
     """Why a node is drained."""
 
@@ -375,17 +460,6 @@ class CheckpointRequest(BaseModel):
         le=TIME_MS_MAX,
         description="When it saved its work, in milliseconds since 1970. Default: now.",
     )
-
-
-class ManyRequest(BaseModel):
-    """The jobs that a request is about."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    ids: Annotated[
-        list[Id],
-        Field(min_length=1, max_length=20_000),
-    ]
 
 
 T = TypeVar("T", bound=BaseModel)

@@ -229,7 +229,10 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
         "suspend": CommandEntry("commands.jobs.verbs", "Suspend running jobs; they keep their GPUs."),
         "continue": CommandEntry("commands.jobs.verbs", "Let suspended jobs continue.", "continue_"),
         "requeue": CommandEntry("commands.jobs.verbs", "Stop running jobs and put them back in the queue."),
-        "move": CommandEntry("commands.jobs.verbs", "Move waiting jobs to the top of the queue."),
+        "update": CommandEntry(
+            "commands.submit.update", "Change jobs: limit, class, resources, place in line."
+        ),
+        "move": CommandEntry("commands.jobs.verbs", "The old spelling of `yard update --top` and `--back`."),
         "checkpoint": CommandEntry(
             "commands.jobs.checkpoint", "Report that a job has saved its work, or save it."
         ),

@@ -5,7 +5,7 @@ or it has not, and the new job could never start. An array is one dependency, ho
 job or array that is named is looked up once, however often it is named.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -60,7 +60,7 @@ def _whole(label: Label) -> Label:
     return label if label.index is None else Label(label.id, cluster=label.cluster)
 
 
-def resolve(wanted: Sequence[Dependency], indices: Sequence[int], named: "dict[Label, Named]") -> Resolved:
+def resolve(wanted: Sequence[Dependency], indices: Sequence[int], named: "Mapping[Label, Named]") -> Resolved:
     """What a job with these dependencies waits for, each looked up before."""
     after: dict[After, None] = {}
     own: dict[int, tuple[After, ...]] = {}

@@ -7,6 +7,7 @@ cannot be is refused with a reason and changes nothing.
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpuyard.control.access.people import Person, RunAs, run_as
 from gpuyard.control.admission.admit import Admission
@@ -22,8 +23,9 @@ from gpuyard.control.admission.entering import (
 )
 from gpuyard.control.admission.wanted import NewJob, Wanted
 from gpuyard.control.clock import time_text
+from gpuyard.control.commands.changes import Change, ChangeWish, Revise
 from gpuyard.control.commands.observed import ObservedClusters
-from gpuyard.control.commands.wishes import Gone, Outcome, Wish, check_owner
+from gpuyard.control.commands.wishes import Gone, Outcome, VerbWish, Wish, check_owner
 from gpuyard.control.projections.ledger import closed_day, first_day
 from gpuyard.control.refusals import Forbidden, Impossible, Unacceptable
 from gpuyard.control.replica.committer import Committer, R
@@ -36,6 +38,8 @@ from gpuyard.ledger.units import month_days, month_of
 from gpuyard.model import (
     CheckpointSeen,
     Event,
+    Job,
+    JobChanged,
     JobEntered,
     JobSpec,
     MonthClosed,
@@ -52,6 +56,15 @@ from gpuyard.wire.replies.people import ClosedMonthReply
 
 CLOCK_SKEW_MS = 2_000
 """How far a job's clock may be ahead of the server's."""
+
+
+class Rehearsal(NamedTuple):
+    """What is only tried."""
+
+    at_ms: int
+    job: Job
+    """The job as it would be; of an array, its first task."""
+    events: tuple[Event, ...]
 
 
 class RequestService:
@@ -149,7 +162,31 @@ class RequestService:
         if verb is not Verb.CANCEL:
             # Of cancels there are no more than jobs; other wishes could be made again and again.
             self._check_room()
-        return Wish(person, verb, said, self._now_ms, self._observed)
+        return VerbWish(person, verb, said, self._now_ms, self._observed)
+
+    def change(self, person: Person, change: Change, said: Sequence[int | str], revise: Revise) -> ChangeWish:
+        """Change jobs, or all live tasks of arrays: written batch by batch, as other wishes are."""
+        if self._observed is not None:
+            self._observed.check_driven(ChangeWish.word, f"{said[0]}{' ...' if len(said) > 1 else ''}")
+        self._check_room()
+        observed, replica = self._observed, self._replica
+        return ChangeWish(person, change, said, self._now_ms, observed, self.admission, revise, replica)
+
+    def rehearse_change(self, person: Person, change: Change, text: str, revise: Revise) -> Rehearsal:
+        """The events of a change that is only tried, of the next task where it is an array; raises why it is none.
+
+        Called with the replica locked, so that the next look at it sees the state it was judged on.
+        """
+        self._replica.catch_up()
+        state, wish = self._replica.state, self.change(person, change, [text], revise)
+        records = _seen(person, state, parse_label(text))
+        if not records:
+            raise Gone(f"there is no live job {text}")
+        record = next((each for each in records if each.phase is None), records[0])
+        now_ms = max(self._now_ms(), state.now_ms)
+        events = wish.rehearse(state, record, now_ms)
+        job = next((each.job for each in events if isinstance(each, JobChanged)), record.job)
+        return Rehearsal(now_ms, job, tuple(events))
 
     def look_up(self, wish: Wish) -> None:
         """Look up the jobs of a wish about many ids, before its first batch."""

@@ -6,7 +6,7 @@ What was written stays so if the server is killed in the middle, and asking agai
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import MOVES
@@ -33,7 +33,14 @@ class Gone(Refusal):
     """There is no live job of this label: it has ended, or never was. The history may have it."""
 
 
-Outcome = bool | Refusal | None
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A job was changed, and something follows that its owner should know."""
+
+    note: str
+
+
+Outcome = bool | Changed | Refusal | None
 """Of one job: whether it was changed, why it was not, or that it is gone."""
 
 
@@ -53,6 +60,8 @@ class WishedId:
     refused: int = 0
     error: Exception | None = None
     """Why nothing was done; or, of an array, why the rest was not."""
+    notes: dict[str, None] = field(default_factory=dict)
+    """What follows of the change, each sentence once."""
 
     def enter(self, outcome: Outcome) -> None:
         """One of its jobs was judged, and what follows is written."""
@@ -63,26 +72,33 @@ class WishedId:
             self.error = self.error or outcome
         elif outcome:
             self.jobs += 1
+            if isinstance(outcome, Changed):
+                self.notes[outcome.note] = None
         if not self.left:
             if not self.seen:
                 self.error = Gone(f"there is no live job {self.label}")
             elif self.refused < self.seen:
                 # It makes sense of some of its jobs: the others are as they should be.
+                if self.error is not None:
+                    self.notes[f"{self.refused} of its tasks are left as they are: {self.error}"] = None
                 self.error = None
 
 
 class Wish:
-    """What one person asks of some jobs."""
+    """What one person asks of some jobs. A subclass says of what kind it is."""
+
+    word: str
+    """A verb, as it is answered."""
+    last_first = False
+    """Whether of an array the first task comes first: the task that is moved last is at the top."""
 
     def __init__(
         self,
         person: Person,
-        verb: Verb,
         said: Sequence[int | str],
         now_ms: Callable[[], int],
         observed: ObservedClusters | None = None,
     ) -> None:
-        self.verb = verb
         self._observed = observed or ObservedClusters()
         self.asked = [WishedId(each) for each in said]
         self._person = person
@@ -154,8 +170,7 @@ class Wish:
             if not found:
                 asked.error = gone
             asked.left = len(found)
-            # Of an array the first task comes first: the task that is moved last is at the top.
-            ordered = found if self.verb is Verb.TOP else reversed(found)
+            ordered = found if self.last_first else reversed(found)
             todo += [(asked, job_id) for job_id in ordered]
         return todo
 
@@ -169,8 +184,37 @@ class Wish:
             if refusal is not None:
                 return refusal
             self._may[whose] = True
-        if spec.origin and (elsewhere := self._observed.of_job(record, self.verb.value)) is not None:
+        if spec.origin and (elsewhere := self._observed.of_job(record, self.word)) is not None:
             return elsewhere
+        return self._serve(draft, record, now_ms)
+
+    def _serve(self, draft: Draft, record: JobRecord, now_ms: int) -> Outcome:
+        """Do it to one job that the person may act on."""
+        raise NotImplementedError
+
+    def _forbidden(self, record: JobRecord) -> Forbidden | None:
+        try:
+            check_owner(self._person, record)
+        except Forbidden as refusal:
+            return refusal
+        return None
+
+
+class VerbWish(Wish):
+    """One verb, asked of some jobs."""
+
+    def __init__(
+        self,
+        person: Person,
+        verb: Verb,
+        said: Sequence[int | str],
+        now_ms: Callable[[], int],
+        observed: ObservedClusters | None = None,
+    ) -> None:
+        super().__init__(person, said, now_ms, observed)
+        self.verb, self.word, self.last_first = verb, verb.value, verb is Verb.TOP
+
+    def _serve(self, draft: Draft, record: JobRecord, now_ms: int) -> Outcome:
         freezes = self.verb is Verb.SUSPEND
         verdict = (_cannot_freeze(draft.state, record) if freezes else None) or _verdict(record, self.verb)
         if verdict is True:
@@ -178,16 +222,17 @@ class Wish:
         return verdict
 
     def _forbidden(self, record: JobRecord) -> Forbidden | None:
-        try:
-            check_owner(self._person, record)
-        except Forbidden as refusal:
-            return refusal
-        if self.verb in MOVES and not self._person.may(Action.MOVE_JOB, ""):
-            return Forbidden(
-                f"{self._person.name} may not {DOES[Action.MOVE_JOB]}: others wait longer for it",
-                "Ask an administrator of the whole yard.",
-            )
+        return super()._forbidden(record) or (move_refusal(self._person) if self.verb in MOVES else None)
+
+
+def move_refusal(person: Person) -> Forbidden | None:
+    """Why somebody may not put a job before those of others."""
+    if person.may(Action.MOVE_JOB, ""):
         return None
+    return Forbidden(
+        f"{person.name} may not {DOES[Action.MOVE_JOB]}: others wait longer for it",
+        "Ask an administrator of the whole yard.",
+    )
 
 
 def check_owner(person: Person, record: JobRecord) -> None:

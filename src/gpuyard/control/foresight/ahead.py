@@ -13,8 +13,9 @@ from typing import Any
 
 from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import ALL, Sight
-from gpuyard.control.admission.wanted import NewJob
-from gpuyard.control.commands.requests import RequestService
+from gpuyard.control.admission.wanted import NewJob, Wanted
+from gpuyard.control.commands.changes import Change, Revise
+from gpuyard.control.commands.requests import Rehearsal, RequestService
 from gpuyard.control.foresight.oracle import Foresight, Question, answer_of, estimate_cost, foresee, how_of
 from gpuyard.control.refusals import CouldNever, Overloaded
 from gpuyard.control.replica.labels import Label, find_live
@@ -193,33 +194,46 @@ class Foresights:
 
     def rehearse(self, person: Person, new: NewJob) -> DryRunReply:
         """What would become of a job."""
+
+        def submitted() -> Rehearsal:
+            events = self._requests.rehearse(person, new)
+            first: Any = events[0]
+            return Rehearsal(first.at_ms, first.job, tuple(events))
+
+        return self._rehearse(person, submitted, new.wanted)
+
+    def rehearse_change(self, person: Person, change: Change, text: str, revise: Revise) -> DryRunReply:
+        """What would become of a job with a change; of an array, of the next of its tasks."""
+        return self._rehearse(person, lambda: self._requests.rehearse_change(person, change, text, revise))
+
+    def _rehearse(
+        self, person: Person, make: Callable[[], Rehearsal], new: Wanted | None = None
+    ) -> DryRunReply:
         for _attempt in range(_TRIED_MAX):
             with suppress(StatePassed):
-                return self._rehearsed(person, new)
+                return self._rehearsed(person, make, new)
         raise Overloaded("too much happens at once to say what would become of it", "Try again in a moment.")
 
-    def _rehearsed(self, person: Person, new: NewJob) -> DryRunReply:
+    def _rehearsed(self, person: Person, make: Callable[[], Rehearsal], new: Wanted | None) -> DryRunReply:
         with self._replica.lock:
             try:
-                events = self._requests.rehearse(person, new)
+                now_ms, job, events = make()
             except CouldNever as never:
                 return {"would_run": False, "why_never": never.message, "hint": never.hint}
             seq = self._replica.seq
-        now_ms = events[0].at_ms
-        first: Any = events[0]
         # Everything the array brings comes along, for its own tasks stand in each other's way.
         question = Question(
             now_ms,
-            first.job.id,
+            job.id,
             self._past.jobs(now_ms),
             SEED,
             BUDGET_S,
-            tuple(events),
+            events,
             person.sight.whole,
         )
         found = self._think.elsewhere(foresee, question, seq=seq, exact=True)
         assert found is not None
-        tasks = new.wanted.tasks_of_array
+        tasks = new.tasks_of_array if new is not None else 1
         said = self._said(found, 0, now_ms, SEED)
         return {
             "job": None,
@@ -237,9 +251,9 @@ class Foresights:
             "basis": said["basis"],
             "seed": said["seed"],
             "would_run": True,
-            "id": first.job.array_id or first.job.id,
-            "name": new.wanted.name,
-            "tenant": first.job.spec.tenant,
+            "id": job.array_id if new is not None and job.array_id else job.id,
+            "name": job.spec.name,
+            "tenant": job.spec.tenant,
             "tasks": tasks,
             "gpus": found.gpu_milli / 1000,
             "starts_now": bool(found.nodes),

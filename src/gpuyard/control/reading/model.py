@@ -35,14 +35,14 @@ _REASON = len(QUEUE_COLUMNS) - 1
 class LiveRow:
     """One job. What is made of it for a list is remembered, as text.
 
-    Of a job that has only waited so far nothing can change but that it waits no longer: its row borrows what was
-    submitted from the replica's record, and makes its own copy when a reader asks for one. An array of thousands is
+    Of a job that has only waited so far, little can change: its row borrows the rest from the replica's record, and
+    makes its own copy when a reader asks for one. An array of thousands is
     published in a fraction of the time that their copies take.
     """
 
     __slots__ = (
         "_after", "_borrowed", "_record", "aside", "earmarked", "held", "id", "in_line", "job", "klass",
-        "limit_ms", "phase", "said",
+        "limit_ms", "phase", "said", "shape",
     )  # fmt: skip
 
     def __init__(
@@ -60,6 +60,7 @@ class LiveRow:
         self.id = record.id
         self.job = record.job
         """What was submitted."""
+        self.shape = record.shape
         self.klass = record.klass
         self.limit_ms = record.limit_ms
         self.held = record.extras is not None and record.extras.held
@@ -75,7 +76,10 @@ class LiveRow:
     def record(self) -> JobRecord:
         """The job as it was when it was published."""
         if self._borrowed:
-            record = _fresh(self._record, self.klass, self.limit_ms)
+            # It may have been changed since.
+            own = self._record
+            record = JobRecord(self.job, self.shape, self.klass, own.leaf, own.party, own.count)
+            record.limit_ms = self.limit_ms
             record.held = self.held
             if self._after:
                 record.pending = dict.fromkeys([after for after, _job in self._after])
@@ -156,7 +160,8 @@ def make_row(state: State, record: JobRecord) -> LiveRow:
             return LiveRow(record, aside, borrowed=True)
         if extras.pending and not (extras.doomed or extras.boost):
             return LiveRow(record, aside, _after(state, extras.pending), True)
-    copy = _fresh(record, record.klass, record.limit_ms)
+    copy = JobRecord(record.job, record.shape, record.klass, record.leaf, record.party, record.count)
+    copy.limit_ms = record.limit_ms
     copy.state, copy.phase, copy.attempt = record.state, record.phase, record.attempt
     copy.grants, copy.started_ms, copy.preemptions = record.grants, record.started_ms, record.preemptions
     copy.begin_ms, copy.earmark = record.begin_ms, record.earmark
@@ -175,13 +180,6 @@ def _after(state: State, pending: Iterable[After]) -> tuple[tuple[After, Job | N
     """Dependencies, each with the job that it names if that has not ended."""
     jobs = state.jobs
     return tuple([(after, jobs[after.job_id].job if after.job_id in jobs else None) for after in pending])
-
-
-def _fresh(record: JobRecord, klass: JobClass, limit_ms: int) -> JobRecord:
-    """The job as it was when it was submitted, in this class and with this limit."""
-    copy = JobRecord(record.job, record.shape, klass, record.leaf, record.party, record.count)
-    copy.limit_ms = limit_ms
-    return copy
 
 
 _BITS = 8

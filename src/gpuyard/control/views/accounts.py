@@ -23,6 +23,7 @@ from gpuyard.model import (
     ConfigSet,
     Event,
     JobCancelled,
+    JobChanged,
     JobHeld,
     JobReleased,
     JobSubmitted,
@@ -37,7 +38,7 @@ from gpuyard.store.tables.following import FollowingRows
 
 _LATE_MAX = 20_000
 """How many events the books may lack; more: they are being filled."""
-_QUIET = (JobSubmitted, JobHeld, JobReleased, JobCancelled, Requested)
+_QUIET = (JobSubmitted, JobChanged, JobHeld, JobReleased, JobCancelled, Requested)
 """What happens to jobs that wait: by itself it costs nothing."""
 
 

@@ -8,6 +8,7 @@ from gpuyard.core.fleet.mig_geometry import PlacedSlice, layout_text
 from gpuyard.model import (
     ConfigSet,
     Event,
+    JobChanged,
     JobEntered,
     JobSubmitted,
     LayoutPinned,
@@ -25,8 +26,8 @@ from gpuyard.store import Store
 from gpuyard.wire.replies.people import AuditLine
 
 KINDS = (
-    ConfigSet, JobSubmitted, TasksSubmitted, Requested, NodeCordoned, NodeUncordoned, LayoutPinned, LayoutReleased,
-    TokenMade, TokenRevoked, NameUnbound, MonthClosed, JobEntered,
+    ConfigSet, JobSubmitted, TasksSubmitted, JobChanged, Requested, NodeCordoned, NodeUncordoned, LayoutPinned,
+    LayoutReleased, TokenMade, TokenRevoked, NameUnbound, MonthClosed, JobEntered,
 )  # fmt: skip
 _NAMES = [kind.__name__ for kind in KINDS]
 _BLOCK = 1000
@@ -66,6 +67,8 @@ class _Line:
         done, about = self.done, self.done.about
         if self.jobs > 1 and isinstance(self.first, JobSubmitted | TasksSubmitted):
             about = f"job {self.first.job.array_id}, {self.jobs} tasks"
+        elif self.jobs > 1 and isinstance(self.first, JobChanged):
+            about = f"{self.jobs} jobs, job {self.first.job.label} first: {self.first.what}"
         elif self.jobs > 1 and isinstance(self.first, Requested):
             about = f"{self.jobs} jobs, job {job(self.first.job_id)} first"
         return {
@@ -118,6 +121,9 @@ def _done(event: Event, node: Callable[[int], str], job: Callable[[int], str]) -
             spec = event.job.spec
             array = event.job.array_id or None
             return Done(spec.user, "submit", f"job {event.job.label}", spec.tenant, array)
+        case JobChanged():
+            who, what = event.by, f"job {event.job.label}: {event.what}"
+            return Done(who, "update", what, event.job.spec.tenant, (who, event.what, event.at_ms))
         case Requested():
             together = (event.by, event.verb, event.at_ms)
             return Done(event.by, event.verb.value, f"job {job(event.job_id)}", "", together)

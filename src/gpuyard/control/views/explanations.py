@@ -270,7 +270,17 @@ def _position(state: State, policy: Policy, record: JobRecord, now_ms: int) -> s
         return behind
     if record.moved_by:
         return f"moved to the top of the queue by {record.moved_by}"
+    if record.line_ms != record.job.submitted_ms:
+        return f"in its line as if submitted at {time_text(record.line_ms)}{_changed_text(record)}"
     return position_text(state, record) if policy.order.fair else ""
+
+
+def _changed_text(record: JobRecord) -> str:
+    """Why it stands elsewhere in its line than its submission has it."""
+    asked = ["it asked for more then"] if record.joined_ms else []
+    later_ms = record.nice_ms
+    asked += [f"put {span_words(abs(later_ms))} {'later' if later_ms > 0 else 'earlier'}"] if later_ms else []
+    return f": {', and '.join(asked)}"
 
 
 def mask_reason(reason: Reason, sight: Sight) -> Reason:

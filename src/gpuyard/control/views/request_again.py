@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuyard.model import Ask, JobSpec, Mig, Milli, Whole
 from gpuyard.model.units import MILLI, SECOND_MS
-from gpuyard.wire.job_fields import JOB_FIELDS, PROJECT
+from gpuyard.wire.job_fields import GPU_PARTS, JOB_FIELDS, PROJECT
 
 _SECRETS = "/run/secrets/"
 _ARRAY_VARIABLES = "SLURM_ARRAY_TASK_"
@@ -53,6 +53,21 @@ def rebuild_request(
         **json.loads(recipe.get("asked") or "{}"),
     }
     return {name: found[name] for name, field in JOB_FIELDS.items() if _said(found.get(name), field.default)}
+
+
+def revise_request(request: dict[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The request with these fields in place of its own. Labels are added to it; one with an empty value goes."""
+    gone = set(fields)
+    if gone & set(GPU_PARTS[:-1]):
+        gone.update(GPU_PARTS)
+    kept = {name: value for name, value in request.items() if name not in gone}
+    said = dict(fields)
+    if "labels" in said:
+        labels = {**request.get("labels", {}), **said["labels"]}
+        said["labels"] = {key: value for key, value in labels.items() if value}
+        if PROJECT in fields["labels"]:
+            kept.pop(PROJECT, None)
+    return {**kept, **said}
 
 
 def _said(value: Any, default: Any) -> bool:

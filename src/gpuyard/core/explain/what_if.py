@@ -28,6 +28,7 @@ from gpuyard.model import (
     GpusTaken,
     Job,
     JobCancelled,
+    JobChanged,
     JobHeld,
     JobReleased,
     JobSubmitted,
@@ -201,6 +202,8 @@ def _of_job(state: State, job_id: int, lifts: Sequence[Lift], at_ms: int) -> tup
         job_id = job.id
         if record.held and not released:
             events.append(JobHeld(at_ms, job_id))
+        if record.line_ms != record.job.submitted_ms:
+            events.append(JobChanged(at_ms, job, record.joined_ms, record.nice_ms))
         if record.boost:
             events.append(Requested(at_ms, job_id, Verb.TOP, record.moved_by))
     elif released:

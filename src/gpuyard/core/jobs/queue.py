@@ -25,7 +25,7 @@ from gpuyard.core.quota.tenants import ROOT, Tenants
 from gpuyard.model.units import NO_LIMIT_MS
 
 Row = tuple[Any, ...]
-"""(keys…, submitted, id, estimate, record): ids are unique, so the fields after the id are never compared."""
+"""(keys…, place by age, id, estimate, record): ids are unique, so the fields after the id are never compared."""
 
 _ESTIMATE_MS = itemgetter(-2)
 _RECORD = itemgetter(-1)
@@ -70,6 +70,8 @@ class WaitQueue:
         self._turned: dict[int, int] = {}
         """By id: the tenant in whose line a gang waits that has left its user's."""
         self._by_age = not order.before and not order.fair and not order.after
+        self._nice = False
+        """Whether a job may be behind others that are submitted later."""
         tenants.keep_fair_keys(order.fair)
 
     def add(self, record: JobRecord) -> None:
@@ -118,14 +120,17 @@ class WaitQueue:
 
     def _sort_in(self, record: JobRecord) -> None:
         order, leaf, extras = self.order, record.leaf, record.extras
-        boost = extras.boost if extras is not None else 0
+        boost, at_ms = 0, record.job.submitted_ms
+        if extras is not None:
+            boost, at_ms = extras.boost, record.line_ms
+            self._nice = self._nice or extras.nice_ms > 0
         if boost:
             row: Row = (*[_TOP for _ in order.after], -boost, record.id, record.estimate_ms, record)
         elif self._by_age:
-            row = (record.job.submitted_ms, record.id, record.estimate_ms, record)
+            row = (at_ms, record.id, record.estimate_ms, record)
         else:
             keys = [c.key(record) for c in order.after]
-            row = (*keys, record.job.submitted_ms, record.id, record.estimate_ms, record)
+            row = (*keys, at_ms, record.id, record.estimate_ms, record)
         priority = record.klass.priority if order.by_rights else 0
         apart, party = order.by_rights or self.tenants.holding, record.party
         whose = party if self.tenants.guarded[party] else leaf if apart else ROOT
@@ -165,7 +170,7 @@ class WaitQueue:
         leaf, turn_ms = record.leaf, self.order.turn_ms
         if not turn_ms or boost or record.job.spec.ask.tasks == 1:
             return leaf
-        if record.job.submitted_ms + turn_ms > self.tenants.period_start_ms:
+        if record.line_ms + turn_ms > self.tenants.period_start_ms:
             return leaf
         team = self.tenants.parent[leaf]
         if team == ROOT:
@@ -194,11 +199,7 @@ class WaitQueue:
                         continue
                     # Without further criteria the oldest is the first.
                     last = len(rows) if after else bisect_left(rows, (until_ms + 1,))
-                    due += [
-                        r
-                        for r in map(_RECORD, rows[:last])
-                        if r.leaf == at and r.job.submitted_ms <= until_ms
-                    ]
+                    due += [r for r in map(_RECORD, rows[:last]) if r.leaf == at and r.line_ms <= until_ms]
         for record in due:
             self.remove(record)
             self.count += 1
@@ -260,7 +261,7 @@ class WaitQueue:
         """Whether a job just sorted in comes after another of its stream, or, with `last_will_do`, after all jobs."""
         if self.count == 1 or self.tenants.softened:
             return False
-        if self._by_age and last_will_do:
+        if self._by_age and last_will_do and not self._nice:
             return True
         return self.groups[record.group].streams[self.line(record)][record.stream][0] is not record.entry
 

@@ -176,7 +176,9 @@ class JobExtras:
         "failures",
         "for_job",
         "held",
+        "joined_ms",
         "moved_by",
+        "nice_ms",
         "pending",
         "ran_ms",
         "saved_ms",
@@ -189,7 +191,7 @@ class JobExtras:
     def __init__(self) -> None:
         self.held = False
         self.suspended_ms = self.saved_ms = self.ran_ms = self.for_job = self.failures = self.wanted_ms = 0
-        self.boost = self.delayed_ms = 0
+        self.boost = self.delayed_ms = self.joined_ms = self.nice_ms = 0
         self.wanted_by = self.moved_by = ""
         self.cause: StopCause | None = None
         self.pending: dict[After, None] = {}
@@ -476,6 +478,28 @@ class JobRecord:
     def moved_by(self) -> str:
         """The user behind its move to the top."""
         return (self.extras or _NO_EXTRAS).moved_by
+
+    @property
+    def line_ms(self) -> int:
+        """The time by which its place in its line goes: that of its submission, unless the job was changed."""
+        extras = self.extras or _NO_EXTRAS
+        return (extras.joined_ms or self.job.submitted_ms) + extras.nice_ms
+
+    @property
+    def joined_ms(self) -> int:
+        """When it went to the end of its line, because it asked for more than before; 0: it never did."""
+        return (self.extras or _NO_EXTRAS).joined_ms
+
+    @property
+    def nice_ms(self) -> int:
+        """By how much later its place in its line is; negative: earlier."""
+        return (self.extras or _NO_EXTRAS).nice_ms
+
+    def stand(self, joined_ms: int, nice_ms: int) -> None:
+        """Give the job another place in its line."""
+        if joined_ms or nice_ms or self.extras is not None:
+            extras = self._own_extras()
+            extras.joined_ms, extras.nice_ms = joined_ms, nice_ms
 
     def move(self, boost: int, by: str) -> None:
         """Move the job to the top, or back (0)."""

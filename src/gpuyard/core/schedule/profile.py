@@ -350,7 +350,7 @@ class FleetProfile:
         rank = self._ranks.get(record.id)
         if rank is None:
             keys = [criterion.key(record) for criterion in (*self._order.before, *self._order.after)]
-            rank = self._ranks[record.id] = (-record.boost, *keys, record.job.submitted_ms, record.id)
+            rank = self._ranks[record.id] = (-record.boost, *keys, record.line_ms, record.id)
         return rank
 
     # -- steps -------------------------------------------------------------------------------------------------

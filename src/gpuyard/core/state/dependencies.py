@@ -100,7 +100,12 @@ def index(state: State, record: JobRecord) -> None:
         else:
             waiting[record.id] = [after]
         if alone:
-            _namesakes(state, record).waiting.append(record.id)
+            same = _namesakes(state, record)
+            later = bool(same.waiting) and same.waiting[-1] > record.id
+            same.waiting.append(record.id)
+            if later:
+                # A job that was changed stands where its id has it.
+                same.waiting = deque(sorted(same.waiting))
             continue
         if after.tasks:
             tally = _tally(state, after)
@@ -108,6 +113,38 @@ def index(state: State, record: JobRecord) -> None:
                 tally.at_start.append(record.id)
             elif after.kind is not _ENDED:
                 tally.at_failure.append(record.id)
+
+
+def leave(state: State, record: JobRecord) -> None:
+    """Take a job out of all that it waits for, before it is changed."""
+    dependents = state.dependents
+    for after in record.pending:
+        alone = after.kind is _ALONE
+        key = 0 if alone else after.job_id
+        waiting = dependents.get(key, {})
+        waiting.pop(record.id, None)
+        if alone:
+            same = _namesakes(state, record)
+            same.waiting.remove(record.id)
+            if not same.waiting:
+                del state.namesakes[record.job.spec.user, record.job.spec.name]
+        if not waiting and key not in state.arrays:
+            dependents.pop(key, None)
+    record.pending = {}
+    record.doomed = ""
+    state.doomed.pop(record.id, None)
+
+
+def rename(state: State, record: JobRecord, before: str) -> list[JobRecord]:
+    """A job has another name than before; return the jobs that have nothing left to wait for."""
+    ready: list[JobRecord] = []
+    spec = record.job.spec
+    if (same := state.namesakes.get((spec.user, before))) is not None and record.id in same.ids:
+        same.ids.remove(record.id)
+    _heed_name(state, (spec.user, before), ready)
+    if (same := state.namesakes.get((spec.user, spec.name))) is not None:
+        same.ids = deque(sorted({*same.ids, record.id}))
+    return ready
 
 
 def note_submission(state: State, record: JobRecord) -> None:
@@ -285,7 +322,7 @@ def note_end(state: State, record: JobRecord) -> list[JobRecord]:
     if tally is not None:
         _task_ended(state, record, tally, ready)
     if state.namesakes:
-        _namesake_ended(state, record, ready)
+        _heed_name(state, (record.job.spec.user, record.job.spec.name), ready)
     return sorted(ready, key=lambda found: found.id)
 
 
@@ -388,9 +425,9 @@ def _heed_failure(
     _settle(state, waiting_id, [], broken, ready)
 
 
-def _namesake_ended(state: State, record: JobRecord, ready: list[JobRecord]) -> None:
-    spec = record.job.spec
-    same = state.namesakes.get((spec.user, spec.name))
+def _heed_name(state: State, key: tuple[str, str], ready: list[JobRecord]) -> None:
+    """A job has left a user's name: those that waited for it may have nothing left to wait for."""
+    same = state.namesakes.get(key)
     if same is None:
         return
     first_live = same.first_live(state.jobs)
@@ -402,6 +439,6 @@ def _namesake_ended(state: State, record: JobRecord, ready: list[JobRecord]) -> 
         waiting_id = same.waiting.popleft()
         _settle(state, waiting_id, edges.pop(waiting_id, []), "", ready)
     if not same.waiting:
-        del state.namesakes[spec.user, spec.name]
+        del state.namesakes[key]
     if not edges:
         state.dependents.pop(0, None)

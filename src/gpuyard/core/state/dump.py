@@ -181,6 +181,7 @@ def _job(state: State, record: JobRecord, specs: dict[JobSpec, int]) -> dict[str
         "wanted_by": list(record.wanted_by),
         "boost": record.boost,
         "moved_by": record.moved_by,
+        **({"place": [record.joined_ms, record.nice_ms]} if record.line_ms != job.submitted_ms else {}),
         "pending": to_plain(tuple(record.pending)),
         "doomed": record.doomed,
         "earmark": to_plain(record.earmark),
@@ -314,6 +315,8 @@ def _load_extras(state: State, record: JobRecord, row: dict[str, Plain]) -> None
         record.wanted_by = (by, at_ms)
     if boost := row.get("boost", 0):
         record.move(boost, row.get("moved_by", ""))
+    if "place" in row:
+        record.stand(*row["place"])
     if row["pending"]:
         record.pending = dict.fromkeys(from_plain(tuple[After, ...], row["pending"]))
     if row["doomed"]:

@@ -15,6 +15,7 @@ from gpuyard.core.fleet.nodes import TOUCHED_MAX
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.state import dependencies
 from gpuyard.core.state import fold_fleet as fleet
+from gpuyard.core.state.fold_change import change_job
 from gpuyard.core.state.state import Intake, InvalidEvent, State
 from gpuyard.core.state.transitions import check_transition, record_text
 from gpuyard.model import (
@@ -41,6 +42,7 @@ from gpuyard.model import (
     Grant,
     Job,
     JobCancelled,
+    JobChanged,
     JobContinued,
     JobHeld,
     JobReleased,
@@ -451,6 +453,11 @@ def _job_released(state: State, event: JobReleased) -> None:
     requeue_if_due(state, record, event.at_ms)
 
 
+def _job_changed(state: State, event: JobChanged) -> None:
+    for waiting in change_job(state, check_transition(state, event), event):
+        requeue_if_due(state, waiting, event.at_ms)
+
+
 def _requested(state: State, event: Requested) -> None:
     record = state.jobs.get(event.job_id)
     if record is None:
@@ -616,6 +623,7 @@ _STEPS: dict[type, Callable[[State, Any], None] | None] = {
     LayoutReleased: fleet.layout_released,
     LayoutMade: fleet.layout_made,
     DemandLearned: fleet.demand_learned,
+    JobChanged: _job_changed,
     JobHeld: _job_held,
     JobReleased: _job_released,
     JobCancelled: _job_cancelled,

@@ -41,6 +41,7 @@ SLURM = OwnScheduler(
         "requeue": "scontrol requeue",
         "top": "scontrol top",
         "back": "scontrol update",
+        "update": "scontrol update",
     },
     {
         "submit": "Submit it with sbatch: it shows up here by itself",

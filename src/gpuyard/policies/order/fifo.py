@@ -9,5 +9,5 @@ class Fifo:
     name = "fifo"
 
     def key(self, record: JobRecord) -> int:
-        """Submission time; the id breaks ties, as in every order."""
-        return record.job.submitted_ms
+        """Submission time, or what stands for it once the job was changed; the id breaks ties, as in every order."""
+        return record.line_ms

@@ -342,6 +342,8 @@ class OneOfMany(TypedDict):
     status: int
     detail: NotRequired[str]
     hint: NotRequired[str]
+    notes: NotRequired[list[str]]
+    """What follows of a change."""
 
 
 class ManyReply(TypedDict):

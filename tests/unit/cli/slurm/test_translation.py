@@ -366,11 +366,6 @@ def test_a_refusal_names_what_the_typed_command_takes(
     assert ["shop", "own"] == [of_own_tenant(each)["tenant"] for each in ({"tenant": ""}, {"tenant": "own"})]
 
 
-def test_scontrol_names_the_fields_that_it_does_not_change(capsys: pytest.CaptureFixture[str]) -> None:
-    assert 0 != run(["scontrol", "update", "jobid=17", "JobName=x"])
-    assert ": JobName=x was not changed\n" in capsys.readouterr().err
-
-
 def test_reasons_of_an_observed_slurm_are_its_own_words() -> None:
     down = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
     for text in ("JobHeldUser", "QOSMaxGRESPerUser", down):

@@ -1,4 +1,4 @@
-"""`yard cancel`, `hold`, `release`, `suspend`, `continue`, `requeue`, `move`: wishes about live jobs."""
+"""`yard cancel`, `hold`, `release`, `suspend`, `continue`, `requeue`: wishes about live jobs."""
 
 import sys
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ _REFUSED = 2
 _SHOWN_MAX = 10
 
 
-class CancelFilter(NamedTuple):
-    """Which jobs to cancel, where none are named."""
+class JobFilter(NamedTuple):
+    """Which jobs are meant, where none are named."""
 
     name: str
     states: tuple[str, ...]
@@ -55,7 +55,7 @@ def cancel(
     """
     if mine and (user or tenant):
         raise BadInput("--mine and --user or --tenant exclude each other", "Leave one of them out.")
-    wanted = CancelFilter(name, tuple(state or ()), user, tenant, everything or mine)
+    wanted = JobFilter(name, tuple(state or ()), user, tenant, everything or mine)
     if not any(wanted):
         if not jobs:
             raise BadInput(
@@ -98,13 +98,18 @@ def move(
     top: Annotated[bool, Option("--top", help="Put them before all other waiting jobs.")] = False,
     back: Annotated[bool, Option("--back", help="Put them back where the policy's order has them.")] = False,
 ) -> int:
-    """Move waiting jobs to the top of the queue, or back. Only administrators may: all other jobs wait longer.
+    """The old spelling of `yard update JOB --top` and `yard update JOB --back`, for this release."""
+    from gpuyard.cli.terminal.streams import print_notice
 
-    The first JOB becomes the first in the queue. Class, fair share and age do not count for a moved job until it
-    starts; quotas do.
-    """
     if top == back:
-        raise BadInput("move it where?", "yard move JOB --top, or yard move JOB --back")
+        raise BadInput("move it where?", "yard update JOB --top, or yard update JOB --back")
+    spelt = "--top" if top else "--back"
+    print_notice(f"`yard move` is now `yard update {' '.join(jobs)} {spelt}`", before="note: ")
+    return move_in_line(jobs, top=top)
+
+
+def move_in_line(jobs: list[str], *, top: bool) -> int:
+    """Before all other jobs, the first named as the first of all; or back to where the order has them."""
     return _ask("top", jobs[::-1]) if top else _ask("back", jobs)
 
 
@@ -117,6 +122,7 @@ _DONE = {
     "requeue": ("requeued {}", "requeued already"),
     "top": ("moved {} to the top", "at the top already"),
     "back": ("moved {} back", "where the order has them already"),
+    "update": ("changed {}", "so already"),
 }
 """What a verb has done, and what of jobs that it did not change."""
 
@@ -148,6 +154,8 @@ def told(verb: str, answers: "Sequence[OneOfMany]") -> int:
         print(f"{said.format(jobs)}: {_labels([_with_tasks(each) for each in done])}", flush=True)
     if as_before:
         print(f"{already}: {_labels([each['label'] for each in as_before])}", flush=True)
+    for note in dict.fromkeys([each for answer in done for each in answer.get("notes", ())]):
+        print_notice(note, before="note: ")
     refused = [answer for answer in answers if answer["status"] >= 400]
     for answer in refused:
         print_notice(answer["detail"], before="yard: ", style="bold red")
@@ -174,19 +182,19 @@ def _labels(labels: Sequence[str]) -> str:
 # -- all jobs that match: shown, and asked about, before any is cancelled ------------------------------------------
 
 
-def _cancel_all(wanted: CancelFilter, yes: bool) -> int:
+def _cancel_all(wanted: JobFilter, yes: bool) -> int:
     """Cancel what matches."""
     with open_client() as yard:
-        rows = _matching(yard, wanted)
+        rows = find_matching(yard, wanted)
         if not rows:
             print("no job matches: nothing is cancelled")
             return 0
         if not yes:
-            _ask_first(rows)
+            ask_first(rows, "cancel", "cancelled")
         return told("cancel", _asked(yard, "cancel", [row[1] for row in rows]))
 
 
-def _matching(yard: "Client", wanted: CancelFilter) -> list[list[Any]]:
+def find_matching(yard: "Client", wanted: JobFilter) -> list[list[Any]]:
     """Live jobs that match: the user's own, unless a user or a tenant is named."""
     user = wanted.user
     if not user and not wanted.tenant:
@@ -196,19 +204,19 @@ def _matching(yard: "Client", wanted: CancelFilter) -> list[list[Any]]:
     return [row for row in found["rows"] if row[10] and ":" not in row[1]]
 
 
-def _ask_first(rows: Sequence[Sequence[Any]]) -> None:
+def ask_first(rows: Sequence[Sequence[Any]], verb: str, done: str) -> None:
     """Go on if the user says yes."""
     from gpuyard.cli.terminal.streams import confirm
 
     jobs = count_text(len(rows), "job")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise BadInput(
-            f"{jobs} would be cancelled, and there is no terminal to ask on: {_labels([row[1] for row in rows])}",
-            "Add --yes to cancel them without a question.",
+            f"{jobs} would be {done}, and there is no terminal to ask on: {_labels([row[1] for row in rows])}",
+            f"Add --yes to {verb} them without a question.",
         )
     for row in rows[:_SHOWN_MAX]:
         print(f"  {row[1]:<10} {row[6]:<9} {row[4]:<12} {row[2]}", file=sys.stderr)
     if len(rows) > _SHOWN_MAX:
         print(f"  and {len(rows) - _SHOWN_MAX} more", file=sys.stderr)
-    if not confirm(f"Cancel {jobs}?"):
-        raise BadInput("nothing is cancelled")
+    if not confirm(f"{verb.capitalize()} {jobs}?"):
+        raise BadInput(f"nothing is {done}")

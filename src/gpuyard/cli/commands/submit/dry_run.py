@@ -35,7 +35,7 @@ def rehearse(
         for number, each in enumerate(found):
             if number:
                 print()
-            _tell(each)
+            show_rehearsal(each, "nothing was submitted")
     else:
         from gpuyard.cli.listings.tables import print_records
 
@@ -43,7 +43,8 @@ def rehearse(
     return 0 if all(each["would_run"] for each in found) else NEVER
 
 
-def _tell(found: Mapping[str, Any]) -> None:
+def show_rehearsal(found: Mapping[str, Any], ends: str) -> None:
+    """Say where, when and for how much a job would start; `ends` is the last line."""
     if not found["would_run"]:
         # The reason is the result here, so it goes where results go.
         print(f"never   {found['why_never'].removeprefix('it could never start: ')}")
@@ -57,7 +58,7 @@ def _tell(found: Mapping[str, Any]) -> None:
     lines.append(("how", found["how"]))
     lines.append(("cost", _cost(found)))
     lines += [("helps", text) for text in found["helps"]]
-    lines.append(("", "nothing was submitted"))
+    lines.append(("", ends))
     last = ""
     for name, text in lines:
         result(text, f"{'' if name == last else name:<6}  ", " " * 8)

@@ -3,14 +3,14 @@
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from gpuyard.api.client import collect_environment, current_folder
 from gpuyard.cli.connection.places import has_defaults
 from gpuyard.cli.line.options import Argument, Called, Option, Parameter
 from gpuyard.errors import BadInput, YardError, suggest_end
-from gpuyard.wire.job_fields import JOB_FIELDS, JOB_OPTIONS, Form, JobOption, label_fault
+from gpuyard.wire.job_fields import GPU_PARTS, JOB_FIELDS, JOB_OPTIONS, Form, JobOption, label_fault
 
 WordsArgument = Annotated[
     list[str] | None, Argument(metavar="COMMAND [ARGS]...", help="The command or script to run.")
@@ -20,10 +20,10 @@ _NUMBERS: dict[str, type] = {Form.WHOLE: int, Form.NUMBER: float}
 _ONE_TEXT = (Form.TEXT, Form.CHOICE)
 
 
-def job_options(*, run: bool) -> Iterator[Parameter]:
-    """The options of the table, as the reader of command lines wants them."""
+def job_options(*, run: bool = False, fields: Container[str] = JOB_FIELDS) -> Iterator[Parameter]:
+    """The options of the table, as the reader of command lines wants them; `fields`: those that set one of these."""
     for option in JOB_OPTIONS:
-        if run and not option.run:
+        if (run and not option.run) or option.field not in fields:
             continue
         field, kind = JOB_FIELDS[option.field], option.kind
         says = Option(*option.names, metavar=option.metavar, help=option.help, unset=True)
@@ -54,14 +54,32 @@ def build_request(ctx: Called, options: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
+def read_changes(ctx: Called, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that the given options set anew; a list or a text that is given empty is emptied."""
+    fields: dict[str, Any] = {}
+    for name, value in options.items():
+        if name not in ctx.given:
+            continue
+        option = _OPTIONS[name]
+        if name == "label":
+            fields["labels"] = dict(map(_new_label, value))
+        elif value in ("", [""]):
+            fields[option.field] = "" if option.kind in _ONE_TEXT else []
+        else:
+            fields |= _read(option, value, options)
+    return fields
+
+
+def _new_label(text: str) -> tuple[str, str]:
+    """`KEY=VALUE`, or `KEY=` for a label that goes."""
+    key, sign, value = text.partition("=")
+    return (key, "") if sign and not value and not label_fault(key, "-") else _label(text)
+
+
 def _environment(options: Mapping[str, Any], export: bool) -> dict[str, str]:
     """The variables that were typed, over those of a file, over this shell's where they are exported."""
     of_file = variables(options["env_file"]) if options["env_file"] else ()
     return collect_environment([*of_file, *(options["env"] or ())], export=export)
-
-
-_PARTS = ("gpus", "gpu_milli", "mig", "gpu_memory_mib", "isolation")
-"""Fields that say the same thing in several ways: an option for one takes the place of all."""
 
 
 def change_request(original: Mapping[str, Any], ctx: Called, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,8 +91,8 @@ def change_request(original: Mapping[str, Any], ctx: Called, options: Mapping[st
     }
     given = [_OPTIONS[name] for name in ctx.given if name in _OPTIONS]
     gone = {name for option in given for name in (option.field, *option.more)} - {"env"}
-    if gone & set(_PARTS[:-1]):
-        gone.update(_PARTS)
+    if gone & set(GPU_PARTS[:-1]):
+        gone.update(GPU_PARTS)
     kept = {name: value for name, value in original.items() if name not in gone}
     if "labels" in said:
         said["labels"] = {**original.get("labels", {}), **said["labels"]}

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 
 from gpuyard.api.client import Client
 from gpuyard.cli.slurm.language.getopt import Grammar, Read, parse_option_table, read
-from gpuyard.cli.slurm.language.ids import parse_id, split_ids
 from gpuyard.cli.slurm.language.stopping import Stop, make_stop
 from gpuyard.cli.terminal.visible_text import visible_text
 
@@ -22,15 +21,17 @@ HELP = """\
 Usage: scontrol [-do] COMMAND
   show job [ID] | node [NAMES] | partition [NAME] | hostnames [LIST] | hostlist NAMES
   hold ID... | release ID... | requeue ID... | suspend ID... | resume ID... | top ID...
-  update NodeName=NAMES State=DRAIN Reason=TEXT | update NodeName=NAMES State=RESUME
+  update NodeName=NAMES State=DRAIN|DOWN Reason=TEXT | update NodeName=NAMES State=RESUME
+  update JobId=IDS [TimeLimit=] [QOS=] [JobName=] [Partition=] [Account=] [ReqNodeList=] [ExcNodeList=] [Features=]
+         [Dependency=] [StartTime=] [Deadline=] [ArrayTaskThrottle=] [Nice=] [Priority=0] [Comment=] [WCKey=] [Requeue=]
   ping | version
-Commands and words may be shortened. What a job asked for cannot be changed on a yard: cancel it and submit it again."""
+Commands and words may be shortened."""
 
 _VERBS = {"hold": "hold", "uhold": "hold", "release": "release", "requeue": "requeue", "suspend": "suspend",
           "resume": "continue", "top": "top"}  # fmt: skip
 """Slurm's verbs for jobs, and the yard's."""
 _OTHERS = ("show", "update", "ping", "version", "help", "quit", "exit")
-_ADMIN = ("abort", "cancel_reboot", "create", "delete", "errnumstr", "fsdampeningfactor", "getaddrs", "listpids",
+_ADMIN = ("abort", "cancel_reboot", "errnumstr", "fsdampeningfactor", "getaddrs", "listpids",
           "notify", "power", "reboot", "reconfigure", "requeuehold", "scontrol", "setdebug", "setdebugflags",
           "shutdown", "takeover", "token", "wait_job", "write", "callerid", "completing", "details")  # fmt: skip
 
@@ -47,6 +48,8 @@ def run(words: Sequence[str]) -> int:
             "name a command; `scontrol --help` lists the commands (there is no interactive mode here)",
         )
     first, *rest = given.rest
+    if first.lower() in ("create", "delete"):
+        raise _refuse_creation(rest)
     name = _whole(first)
     if name in _VERBS:
         return _ask(name, rest)
@@ -71,14 +74,11 @@ def _whole(word: str) -> str:
 def _ask(name: str, words: list[str]) -> int:
     if not words:
         raise Stop(f"too few arguments for keyword:{name}")
-    labels = []
-    for part in [
-        part for word in words for part in split_ids(word.removeprefix("jobid=").removeprefix("JobId="))
-    ]:
-        wanted = parse_id(part)
-        if wanted is None:
-            raise Stop("Invalid job id specified", f"scontrol: error: {part!r} is not a job id")
-        labels += wanted.labels()
+    from gpuyard.cli.slurm.commands.scontrol_update import explain_refusal, read_labels
+
+    labels = [
+        label for word in words for label in read_labels(word.removeprefix("jobid=").removeprefix("JobId="))
+    ]
     if name == "top":
         # The job that is moved last comes first.
         labels.reverse()
@@ -87,25 +87,10 @@ def _ask(name: str, words: list[str]) -> int:
     refused = [answer for answer in answers if answer["status"] >= 400]
     for answer in refused:
         print(
-            visible_text(f"{_why(answer['status'], answer['detail'])} for job {answer['label']}"),
+            visible_text(f"{explain_refusal(answer['status'], answer['detail'])} for job {answer['label']}"),
             file=sys.stderr,
         )
     return 1 if refused else 0
-
-
-def _why(status: int, detail: str) -> str:
-    """Slurm's sentence where it has one."""
-    if status == 404:
-        return "Invalid job id specified"
-    if status == 403:
-        return "Access/permission denied"
-    if "has ended" in detail:
-        return "Job/step already completing or completed"
-    if "does not run" in detail or "waits already" in detail:
-        return "Job is pending execution"
-    if "is not suspended" in detail or "is not on hold" in detail or "runs already" in detail:
-        return "Requested operation is presently disabled"
-    return detail
 
 
 def _show(given: Read, words: list[str]) -> int:
@@ -115,25 +100,19 @@ def _show(given: Read, words: list[str]) -> int:
 
 
 def _update(words: list[str]) -> int:
-    fields = {}
+    from gpuyard.cli.slurm.commands.scontrol_update import update_jobs, update_nodes
+
+    fields: dict[str, str] = {}
     for word in words:
         name, sign, value = word.partition("=")
         if not sign:
             raise make_stop("scontrol", f"{word!r} is not Name=value")
-        fields[name.lower()] = value
+        if fields.setdefault(name.lower(), value) != value:
+            raise make_stop("scontrol", f"{name} is given twice, with different values")
     if "nodename" in fields:
-        return _update_nodes(fields)
+        return update_nodes(fields)
     if "jobid" in fields or "job" in fields:
-        if set(fields) <= {"jobid", "job", "priority", "nice"}:
-            return _update_priority(fields)
-        asked = [word for word in words if word.partition("=")[0].lower() not in ("jobid", "job")]
-        were = "was" if len(asked) == 1 else "were"
-        unchanged = f": {', '.join(asked)} {were} not changed" if asked else ""
-        raise make_stop(
-            "scontrol",
-            f"a job on a yard stays as it was submitted{unchanged}\n"
-            "cancel it and submit it again with what you want",
-        )
+        return update_jobs(fields)
     if "partitionname" in fields or "reservation" in fields or "slurmctlddebug" in fields:
         raise make_stop(
             "scontrol", "pools are in yard.yaml; reservations and debug levels a yard does not have"
@@ -144,48 +123,17 @@ def _update(words: list[str]) -> int:
     )
 
 
-def _update_priority(fields: dict[str, str]) -> int:
-    """Slurm holds a job with priority 0. Other numbers mean nothing here: class and share decide the order."""
-    job = fields.get("jobid") or fields.get("job", "")
-    if fields.get("priority") == "0" and "nice" not in fields:
-        return _ask("hold", [job])
-    if "priority" not in fields and "nice" not in fields:
-        raise Stop("No changes specified")
-    raise make_stop(
-        "scontrol",
-        "a yard has no numeric priorities: class and share decide the turn of a job, and `yard why` explains it\n"
-        f"an administrator moves the job to the top with: scontrol top {job}\n"
-        f"its owner keeps the job back with: scontrol hold {job}",
-    )
-
-
-def _update_nodes(fields: dict[str, str]) -> int:
-    from gpuyard.intake.sbatch.hostlists import expand
-
-    state = fields.get("state", "").upper()
-    more = set(fields) - {"nodename", "state", "reason"}
-    if more:
-        raise make_stop(
-            "scontrol", f"of a node only State and Reason can be changed, not {', '.join(sorted(more))}"
+def _refuse_creation(words: Sequence[str]) -> Stop:
+    """What to do instead of a reservation."""
+    if any(word.lower().startswith("reservation") for word in words):
+        return make_stop(
+            "scontrol",
+            "a yard keeps no room for a time and a team\n"
+            "a team's own room is its guarantee, under `tenants` in yard.yaml (others use it until the team asks)\n"
+            "for one occasion drain nodes with `scontrol update NodeName=NAMES State=DRAIN Reason=WHY`, and resume "
+            "them when the team's jobs, submitted with --nodelist, are first in line (scontrol top)",
         )
-    if state not in ("DRAIN", "RESUME", "UNDRAIN", "IDLE"):
-        raise Stop(
-            "Invalid node state specified" if state else "No changes specified",
-            "scontrol: error: a yard takes State=DRAIN with a Reason, and State=RESUME",
-        )
-    if state == "DRAIN" and not fields.get("reason"):
-        raise Stop("You must specify a reason when DOWNING or DRAINING a node. Request denied")
-    try:
-        names = expand(fields["nodename"])
-    except ValueError as wrong:
-        raise make_stop("scontrol", f"NodeName {wrong}") from None
-    with Client() as yard:
-        for name in names:
-            if state == "DRAIN":
-                yard.drain(name, fields["reason"])
-            else:
-                yard.resume(name)
-    return 0
+    return make_stop("scontrol", "pools and nodes are in yard.yaml; `yard apply` puts a change in force")
 
 
 def _ping() -> int:
