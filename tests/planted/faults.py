@@ -406,6 +406,20 @@ FAULTS = [
         "tests/unit/core/test_quota.py",
     ),
     Planted(
+        "a job below the least of its tenant is taken",
+        "control/admission/tenant_rules.py",
+        "            if amount < bounds.least:\n",
+        "            if amount < 0:\n",
+        "tests/unit/control/test_tenant_rules.py",
+    ),
+    Planted(
+        "jobs that were accepted a moment ago are not counted against their tenant",
+        "control/admission/tenant_rules.py",
+        "            self._unread.append((last_id, claim))\n",
+        "            self._unread.clear()\n",
+        "tests/unit/control/test_tenant_rules.py",
+    ),
+    Planted(
         "a layout is pinned over slices that are in use",
         "core/explain/layout_plan.py",
         "    used = nodes.slices_used.get(number, {}).get(gpu, ())\n",

@@ -12,7 +12,7 @@ from gpuyard.config.values import Access, Account, Oidc
 from gpuyard.core.quota.percentages import QUOTAS, percentage_text
 from gpuyard.ledger.prices import price_text
 from gpuyard.ledger.units import day_text
-from gpuyard.model import Budget, JobClass, NamedBudget, PolicySpec, Settings, Tenant
+from gpuyard.model import Bounds, Budget, JobClass, NamedBudget, PolicySpec, Settings, Tenant
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import HOUR_MS, MICRO_USD, MILLI, NO_LIMIT_MS
 from gpuyard.policies.registry import find_gangs
@@ -155,7 +155,10 @@ _WITHOUT = {
     "max_gpus_per_job": _NO_LIMIT,
     "max_gpus_per_user": _NO_LIMIT,
     "max_running_jobs": _NO_LIMIT,
+    "max_jobs": _NO_LIMIT,
     "max_cpus": _NO_LIMIT,
+    "on_limit": "wait",
+    "per_job": "anything",
     "max_memory": _NO_LIMIT,
     "budget": _NO_LIMIT,
     "tenants": _EVERYBODY,
@@ -183,10 +186,24 @@ def _tenant(tenant: Tenant) -> dict[str, str]:
         most = getattr(quota, key)
         texts[key] = _NO_LIMIT if most is None else _gpus(most)
     texts["max_running_jobs"] = _NO_LIMIT if quota.max_running_jobs is None else str(quota.max_running_jobs)
+    texts["max_jobs"] = _NO_LIMIT if quota.max_jobs is None else str(quota.max_jobs)
+    texts["on_limit"] = "refuse" if quota.refuses else "wait"
+    for kind, bounds in sorted(quota.per_job.items()):
+        texts[f"per_job {kind}"] = bounds_text(kind, bounds)
     texts["max_cpus"] = _NO_LIMIT if quota.max_cpu_milli is None else decimal_text(quota.max_cpu_milli, MILLI)
     texts["max_memory"] = _NO_LIMIT if quota.max_memory_mib is None else memory_text(quota.max_memory_mib)
     texts["budget"] = _NO_LIMIT if tenant.budget is None else _budget(tenant.budget)
     return texts
+
+
+def bounds_text(kind: str, bounds: Bounds) -> str:
+    """Bounds of one job in the notation of the file: `min 1, default 1, max 2`."""
+
+    def text(amount: int) -> str:
+        return memory_text(amount) if kind == "memory" else decimal_text(amount, MILLI)
+
+    given = (("min", bounds.least), ("default", bounds.default), ("max", bounds.most))
+    return ", ".join([f"{name} {text(amount)}" for name, amount in given if amount])
 
 
 def _gpus(milli: int) -> str:

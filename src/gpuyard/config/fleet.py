@@ -16,6 +16,7 @@ from gpuyard.keys.problems import Path, described
 from gpuyard.model import CATALOGUE, ClusterPreference, GpuModel, Market, Node, Pool, Price, Settings
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.stand_in import STAND_IN_GPUS, STAND_IN_MODEL, clusters_text, value_text
+from gpuyard.model.units import MILLI
 from gpuyard.quantities import NODES_MAX
 
 Models = dict[str, GpuModel]
@@ -185,6 +186,18 @@ def count_gpus(file: YardFile) -> dict[tuple[str, str], int] | None:
         count, model = pool.entry.gpus
         found[pool.name, model] = found.get((pool.name, model), 0) + count * pool.entry.nodes
     return {place: count for place, count in found.items() if count}
+
+
+def find_largest(file: YardFile) -> dict[str, int] | None:
+    """The most GPUs (milli), cores (milli) and memory of one node; None: an engine knows."""
+    if any(entry.pools is None for entry in file.clusters.values()):
+        return None
+    pools = [pool.entry for pool in _pools(file)]
+    return {
+        "gpus": max([pool.gpus[0] * MILLI for pool in pools], default=0),
+        "cpus": max([pool.cpus for pool in pools], default=0),
+        "memory": max([pool.memory for pool in pools], default=0),
+    }
 
 
 def is_one_machine(file: YardFile) -> bool:

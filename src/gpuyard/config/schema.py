@@ -127,6 +127,7 @@ Quota = Annotated[dict[str, QuotaPart], _QuotaMap()]
 EngineName = Annotated[str, Plain(_text(_engine)), Shown({"type": "string", "enum": list(OWN)})]
 SharersName = Annotated[str, *_choice(["one", "many"], "value", "values")]
 ActionName = Annotated[str, *_choice([each.value for each in BudgetAction], "action", "actions")]
+OnLimitName = Annotated[str, *_choice(["wait", "refuse"], "value", "values")]
 GangsName = Annotated[str, *_choice(list(GANGS), "value", "values")]
 MarketName = Annotated[str, *_choice([each.value for each in Market], "market", "markets")]
 
@@ -303,6 +304,40 @@ class NamedBudgetEntry(YamlMapping):
     )
 
 
+class GpuBoundsEntry(YamlMapping):
+    """GPUs of one job."""
+
+    min: GpuMilli | None = _key("The fewest GPUs of a job. Default: none.", example=1)
+    default: GpuMilli | None = _key("GPUs of each task of a job that names none. Default: none.", example=1)
+    max: GpuMilli | None = _key("The most GPUs of a job: max_gpus_per_job. Default: no limit.", example=2)
+
+
+class CpuBoundsEntry(YamlMapping):
+    """Cores of one job."""
+
+    min: CpuMilli | None = _key("The fewest cores of a job. Default: none.", example=1)
+    default: CpuMilli | None = _key("Cores of each task of a job that names none. Default: none.", example=4)
+    max: CpuMilli | None = _key("The most cores of a job. Default: no limit.", example=32)
+
+
+class MemoryBoundsEntry(YamlMapping):
+    """Memory of one job."""
+
+    min: MemoryMib | None = _key("The least memory of a job. Default: none.", example="1G")
+    default: MemoryMib | None = _key(
+        "Memory of each task of a job that names none. Default: none.", example="16G"
+    )
+    max: MemoryMib | None = _key("The most memory of a job. Default: no limit.", example="256G")
+
+
+class PerJobEntry(YamlMapping):
+    """What one job of a tenant, or of one below it, may ask for: all of its tasks together."""
+
+    gpus: GpuBoundsEntry | None = _key("GPUs. Default: any number.")
+    cpus: CpuBoundsEntry | None = _key("Cores. Default: any number.")
+    memory: MemoryBoundsEntry | None = _key("Memory. Default: any amount.")
+
+
 class TenantEntry(YamlMapping):
     """A tenant."""
 
@@ -328,11 +363,20 @@ class TenantEntry(YamlMapping):
         "The most GPUs of one user, over all tenants at or below it. Default: no limit.", example=8
     )
     max_running_jobs: Count | None = _key("The most jobs it may run at once. Default: no limit.", example=100)
+    max_jobs: Count | None = _key(
+        "The most jobs it may have, waiting or running; one more is refused. Default: no limit.", example=500
+    )
     max_cpus: CpuMilli | None = _key(
         "The most cores of all its running jobs, as many as they name. Default: no limit.", example=40
     )
     max_memory: MemoryMib | None = _key(
         "The most memory of all its running jobs, as much as they name. Default: no limit.", example="200G"
+    )
+    per_job: PerJobEntry | None = _key("What one of its jobs may ask for. Default: anything.")
+    on_limit: OnLimitName | None = _key(
+        "What becomes of a job that would be over limit, max_cpus or max_memory, beside all that wait or run: wait, or "
+        "refuse.",
+        default="wait",
     )
     budget: BudgetEntry | None = _key("GPU time it may spend in each window. Default: no limit.")
 

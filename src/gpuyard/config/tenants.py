@@ -6,6 +6,7 @@ model by model and in sum, and those at the top must fit in the fleet.
 
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from gpuyard.config import fleet
@@ -15,16 +16,19 @@ from gpuyard.core.quota.percentages import QUOTAS, Gpus
 from gpuyard.errors import names_text, quote, suggest
 from gpuyard.keys.findings import Findings
 from gpuyard.keys.problems import Path
-from gpuyard.model import Budget, BudgetAction, NamedBudget, Quota, Tenant
+from gpuyard.model import Bounds, Budget, BudgetAction, NamedBudget, Quota, Tenant
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI
-from gpuyard.quantities import decimal_text
+from gpuyard.quantities import decimal_text, memory_text
 from gpuyard.wire.job_fields import PROJECT
 
 DEPTH_MAX = 16
 """Levels of the tree. Every decision walks up from a leaf, and paths name every level."""
 
 _CYCLE_SHOWN_MAX = 20
+
+PER_JOB = ("gpus", "cpus", "memory")
+"""What one job may ask for."""
 
 
 def list_named_models(file: YardFile) -> Iterator[tuple[Path, str]]:
@@ -43,6 +47,8 @@ def check_tenants(file: YardFile, gpus: Gpus | None, models: Iterable[str], find
     """
     given = file.tenants or {}
     whole = _check_tree(given, findings)
+    for name, each in given.items():
+        _check_per_job(name, each, fleet.find_largest(file), findings)
     if not check_percentages(given, gpus, fleet.list_pools(file), findings):
         return
     tenants = {name: in_gpus(entry, gpus) for name, entry in given.items()}
@@ -137,6 +143,30 @@ def _check_own(name: str, entry: Quota, findings: Findings) -> None:
             findings.at(path, f"{text}, {gpus_text(least, model)}; raise the limit or lower the guarantee")
 
 
+def _check_per_job(name: str, entry: TenantEntry, largest: dict[str, int] | None, findings: Findings) -> None:
+    """The bounds of one job against each other, and what each of its tasks gets against the largest node."""
+    path: Path = ("tenants", name, "per_job")
+    if entry.max_gpus_per_job is not None and _most_gpus(entry) is not None:
+        text = f"tenant {quote(name)} has 'max_gpus_per_job' and 'max' of 'gpus' of 'per_job', which are the same"
+        findings.at((*path, "gpus", "max"), f"{text}; remove one of them")
+    for kind in PER_JOB if entry.per_job is not None else ():
+        bounds = getattr(entry.per_job, kind)
+        given = [(key, getattr(bounds, key)) for key in ("min", "default", "max") if bounds is not None]
+        known = [(key, amount) for key, amount in given if amount is not None]
+        for (low, least), (high, most) in pairwise(known):
+            if least > most:
+                text = f"{quote(low)} of {quote(kind)} of 'per_job' of tenant {quote(name)} is above {quote(high)}"
+                findings.at((*path, kind, low), f"{text}; lower it, or raise {quote(high)}")
+        default = dict(known).get("default", 0)
+        if largest is not None and default > largest[kind]:
+            noun = {"gpus": "GPUs", "cpus": "cores"}.get(kind, "of memory")
+            has = memory_text(largest[kind]) if kind == "memory" else decimal_text(largest[kind], MILLI)
+            text = (
+                f"'default' of {quote(kind)} of 'per_job' of tenant {quote(name)} is more than any node has"
+            )
+            findings.at((*path, kind, "default"), f"{text}: the largest has {has} {noun}; lower it")
+
+
 def _sums_milli(tenants: dict[str, Quota], names: list[str]) -> dict[str, int]:
     """The sum of these tenants' guarantees, by model and in total."""
     sums = {TOTAL: 0}
@@ -215,12 +245,31 @@ def _quota(entry: TenantEntry) -> Quota:
     return replace(
         quota,
         guarantee=guarantee,
-        max_gpus_per_job=entry.max_gpus_per_job,
+        max_gpus_per_job=entry.max_gpus_per_job or _most_gpus(entry),
         max_gpus_per_user=entry.max_gpus_per_user,
         max_running_jobs=entry.max_running_jobs,
         max_cpu_milli=entry.max_cpus,
         max_memory_mib=entry.max_memory,
+        max_jobs=entry.max_jobs,
+        per_job=_per_job(entry),
+        refuses=entry.on_limit == "refuse",
     )
+
+
+def _most_gpus(entry: TenantEntry) -> int | None:
+    gpus = entry.per_job.gpus if entry.per_job is not None else None
+    return gpus.max if gpus is not None else None
+
+
+def _per_job(entry: TenantEntry) -> dict[str, Bounds]:
+    """The bounds of one job that its tenant gives. The most GPUs are a quota of their own."""
+    found = {}
+    for kind in PER_JOB if entry.per_job is not None else ():
+        given = getattr(entry.per_job, kind)
+        if given is not None:
+            most = None if kind == "gpus" else given.max
+            found[kind] = Bounds(given.min or 0, given.default or 0, most)
+    return {kind: bounds for kind, bounds in found.items() if bounds != Bounds()}
 
 
 def _budget(entry: TenantEntry) -> Budget | None:

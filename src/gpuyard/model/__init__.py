@@ -105,6 +105,7 @@ from gpuyard.model.plans import Earmark, Grant, Plan, Reservation, Start, Stop
 from gpuyard.model.reasons import Reason, ReasonCode, WaitCause
 from gpuyard.model.remedies import Cure, Remedy
 from gpuyard.model.settings import (
+    Bounds,
     Budget,
     BudgetAction,
     ClusterPreference,
@@ -138,6 +139,7 @@ __all__ = [
     "AttemptUnknown",
     "BeginNow",
     "BookEvent",
+    "Bounds",
     "Budget",
     "BudgetAction",
     "BudgetReached",

@@ -25,6 +25,16 @@ class Percentage:
 
 
 @dataclass(frozen=True, slots=True)
+class Bounds:
+    """What one job may ask for of one thing, in milli-GPU, milli-cores or MiB, when it is submitted."""
+
+    least: int = 0
+    default: int = 0
+    """What each task gets of a job that names none; 0: none."""
+    most: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Quota:
     """Milli-GPU by GPU model name, or under `total`. Absent in `limit`, `borrow` and `lend` means unlimited."""
 
@@ -40,10 +50,16 @@ class Quota:
     max_gpus_per_user: int | None = None
     """A limit, in milli-GPU, for each user, at or below this tenant; jobs without a user count by their leaf."""
     max_running_jobs: int | None = None
+    max_jobs: int | None = None
+    """Jobs that wait or run: one more is refused when it is submitted."""
     max_cpu_milli: int | None = None
     """Cores of all its running jobs, as many as they name."""
     max_memory_mib: int | None = None
     """The same of memory."""
+    per_job: dict[str, Bounds] = field(default_factory=dict)
+    """By `gpus`, `cpus` and `memory`. The most GPUs are `max_gpus_per_job`, which holds for jobs that wait, too."""
+    refuses: bool = False
+    """Whether a job that would be over a limit, beside all that wait and run, is refused when it is submitted."""
     percentages: dict[str, dict[str, Percentage]] = field(default_factory=dict)
     """What of `guarantee`, `limit`, `borrow` and `lend` is a percentage, by the same keys: of the GPUs of that model,
     or of all. A key is in one of the two."""

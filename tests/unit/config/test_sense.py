@@ -227,6 +227,20 @@ ADDED: list[tuple[str, list[str]]] = [
             "add nodes first, or give a number"
         ],
     ),
+    # One job.
+    (
+        "tenants: {a: {per_job: {gpus: {min: 4, default: 1, max: 2}}}}",
+        ["6:37: 'min' of 'gpus' of 'per_job' of tenant 'a' is above 'default'; lower it, or raise 'default'"],
+    ),
+    (
+        "tenants: {a: {max_gpus_per_job: 4, per_job: {gpus: {max: 2}, memory: {default: 2T}}}}",
+        [
+            "6:58: tenant 'a' has 'max_gpus_per_job' and 'max' of 'gpus' of 'per_job', which are the same; "
+            "remove one of them",
+            "6:80: 'default' of 'memory' of 'per_job' of tenant 'a' is more than any node has: "
+            "the largest has 1024G of memory; lower it",
+        ],
+    ),
     # Classes.
     (
         "default_class: urgnt\nclasses: {urgent: , batch: }",

@@ -116,6 +116,12 @@ def _values(tenant: Tenant, kinds: Mapping[str, str], notes: Notes) -> str:
             notes.leave(f"{what} of {owner}: Slurm has limits and shares, and nothing is promised")
     if quota.max_gpus_per_user is not None:
         notes.leave(f"max_gpus_per_user of {owner}: Slurm limits users by QOS (MaxTRESPerUser) or one by one")
+    if quota.max_jobs is not None:
+        notes.leave(f"max_jobs of {owner}: GrpSubmitJobs={quota.max_jobs} counts the same")
+    if quota.per_job:
+        notes.leave(f"per_job of {owner}: Slurm has least and most of a job by QOS (MinTRES, MaxTRESPerJob)")
+    if quota.refuses:
+        notes.leave(f"on_limit of {owner}: Slurm refuses by QOS (Flags=DenyOnLimit)")
     if quota.max_cpu_milli is not None or quota.max_memory_mib is not None:
         notes.leave(
             f"max_cpus and max_memory of {owner}: Slurm counts what it allots, the yard what jobs name "

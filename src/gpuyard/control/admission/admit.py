@@ -14,6 +14,7 @@ from gpuyard.control.access.people import Person
 from gpuyard.control.access.rights import below, class_refusal
 from gpuyard.control.admission.judgement_cache import Remembered
 from gpuyard.control.admission.resolving import resolve_request
+from gpuyard.control.admission.tenant_rules import out_of_bounds, with_defaults
 from gpuyard.control.admission.wanted import Wanted
 from gpuyard.control.refusals import CouldNever, Forbidden, NotYet, Refusal, Unacceptable
 from gpuyard.control.replica.labels import find_nodes
@@ -56,9 +57,12 @@ def admit(state: State, wanted: Wanted, person: Person) -> Admitted | Refusal:
             "the yard knows of no node yet, and jobs are judged by the nodes",
             "Try again in a moment; yard status says whether the yard is ready, and what keeps it from that.",
         )
+    ours = with_defaults(ours, tenant, state)
     ask = _imageless(ours, state) or resolve_request(ours, state)
     if isinstance(ask, Refusal):
         return ask
+    if beyond := out_of_bounds(ask, tenant, state):
+        return beyond
     return _impossible(ours, ask, person, tenant, state) or Admitted(tenant, ours.klass, ask, partition)
 
 

@@ -21,6 +21,7 @@ from gpuyard.control.admission.entering import (
     make_spec,
     set_share_owner,
 )
+from gpuyard.control.admission.tenant_rules import Claim, TenantLimits, make_claim
 from gpuyard.control.admission.wanted import NewJob, Wanted
 from gpuyard.control.clock import time_text
 from gpuyard.control.commands.changes import Change, ChangeWish, Revise
@@ -88,6 +89,7 @@ class RequestService:
         self._check_room = check_room
         self.admission = Admission(replica.lock)
         self._crowding = Crowding()
+        self._limits = TenantLimits()
         self._observed = observed or None
         """None: the yard drives all its clusters."""
         self._closed_day = 0
@@ -113,10 +115,12 @@ class RequestService:
         def make(now_ms: int) -> Submission:
             entry = self._entry(person, new, account, blobs)
             return Submission(
-                make=lambda first_id: entry.events(first_id, now_ms, self._crowding),
+                make=lambda first_id: entry.events(first_id, now_ms, self._crowding, self._limits),
                 ids=new.wanted.ids,
                 blobs=blobs,
-                ahead=self._crowding.has_room(person, entry.crowd(0, now_ms), entry.state),
+                # Where a tenant refuses jobs, the thread that writes says whether there may be one more.
+                ahead=not entry.state.tenants.refusing
+                and self._crowding.has_room(person, entry.crowd(0, now_ms), entry.state),
                 idempotency=key,
                 reply=lambda first_id: make_reply(new.wanted, entry.spec.tenant, person, first_id, now_ms),
             )
@@ -132,6 +136,7 @@ class RequestService:
         self._replica.catch_up()
         entry = self._entry(person, new, account, NamedBlobs(make_recipe_blob(new, account)))
         now_ms = max(self._now_ms(), entry.state.now_ms)
+        self._limits.check(entry.claim, 0, person.sight, entry.state)
         return list(entry.events(entry.state.last_job_id + 1, now_ms))
 
     def _entry(self, person: Person, new: NewJob, account: RunAs, blobs: NamedBlobs) -> "Entry":
@@ -142,7 +147,11 @@ class RequestService:
         ((name, recipe),) = blobs.items()
         ask = set_share_owner(admitted.ask, account, state.settings)
         spec = make_spec(wanted, admitted, person, ask, name, len(recipe), waits.after)
-        return Entry(person, wanted, spec, waits, state)
+        claim = None
+        if state.tenants.refusing:
+            with self._replica.lock:
+                claim = make_claim(spec, wanted.tasks_of_array, state)
+        return Entry(person, wanted, spec, waits, state, claim)
 
     def _dependencies(self, new: NewJob, person: Person) -> Resolved:
         wanted = new.wanted
@@ -320,6 +329,8 @@ class Entry:
     waits: Resolved
     state: State
     """On which it was judged."""
+    claim: Claim | None = None
+    """What it adds to the jobs of its tenant, where some tenant refuses jobs."""
 
     def crowd(self, first_id: int, now_ms: int) -> Crowd:
         """What it adds to the jobs of its user."""
@@ -327,10 +338,19 @@ class Entry:
         last_id = first_id + wanted.ids - 1
         return Crowd(wanted.tasks_of_array, first_id, last_id, spec.recipe, spec.recipe_bytes, now_ms)
 
-    def events(self, first_id: int, now_ms: int, limit: Crowding | None = None) -> Sequence[Event]:
-        """The lines of the log that accept it; with a limit, it is counted there, or refused."""
+    def events(
+        self,
+        first_id: int,
+        now_ms: int,
+        limit: Crowding | None = None,
+        tenants: TenantLimits | None = None,
+    ) -> Sequence[Event]:
+        """The lines of the log that accept it; with limits, it is counted there, or refused."""
+        crowd = self.crowd(first_id, now_ms)
         if limit is not None:
-            limit.check(self.person, self.crowd(first_id, now_ms), self.state)
+            limit.check(self.person, crowd, self.state)
+        if tenants is not None:
+            tenants.check(self.claim, crowd.last_id, self.person.sight, self.state)
         return make_events(self.wanted, self.spec, first_id, now_ms, self.waits.own or {})
 
 

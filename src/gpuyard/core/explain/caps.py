@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from gpuyard.core.quota.tenants import UNLIMITED
 from gpuyard.core.state.state import State
+from gpuyard.model import Bounds, Quota
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,12 @@ class Caps:
     """For each user below it."""
     most_per_user_milli: int
     """The most that one user below it uses."""
+    max_jobs: int | None
+    """Jobs that wait or run."""
+    refuses: bool
+    """Whether it refuses jobs that would be over a limit, instead of letting them wait."""
+    per_job: dict[str, Bounds]
+    """What one job may ask for."""
     max_cpu_milli: int | None
     max_memory_mib: int | None
     cpu_milli: int
@@ -47,7 +54,8 @@ def find_caps(state: State, number: int, now_ms: int) -> Caps:
     """What a tenant may use besides its GPU quotas, and what it uses of that."""
     tenants = state.tenants
     tenant = next((t for t in state.settings.tenants if t.path == tenants.path[number]), None)
-    per_user = tenant.quota.max_gpus_per_user if tenant is not None else None
+    quota = tenant.quota if tenant is not None else Quota()
+    per_user = quota.max_gpus_per_user
     users = [tenants.used[seat][0] for seat, rule in tenants.rule_of.items() if rule == number]
     most, jobs = tenants.max_job[number], tenants.max_running[number]
     cpus, memory = tenants.most[number]
@@ -57,6 +65,9 @@ def find_caps(state: State, number: int, now_ms: int) -> Caps:
         None if most >= UNLIMITED else most,
         per_user,
         max(users, default=0),
+        quota.max_jobs,
+        quota.refuses,
+        quota.per_job,
         None if cpus >= UNLIMITED else cpus,
         None if memory >= UNLIMITED else memory,
         *tenants.measure[number],

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gpuyard.core.quota.budgets import Labels, Spend, is_about, make_spend
 from gpuyard.core.quota.percentages import Gpus, resolve
 from gpuyard.core.quota.usage import DecayedUsage, UsageDelta
-from gpuyard.model import Quota, ReasonCode, Settings, Tenant
+from gpuyard.model import Bounds, Quota, ReasonCode, Settings, Tenant
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI
 
@@ -116,6 +116,10 @@ class Tenants:
         without a user. A row like those of tenants, but of no tenant."""
         self.rule_of: dict[int, int] = {}
         """By seat: the tenant that has the rule."""
+        self.per_job: dict[int, dict[str, Bounds]] = {}
+        """By tenant: what one job may ask for. Admission alone looks at it."""
+        self.refusing: dict[int, Quota] = {}
+        """By tenant: quotas by which jobs are refused when they are submitted."""
         self._parties: dict[tuple[int, str, tuple[int, ...]], int] = {}
         self._outside = -1
 
@@ -123,6 +127,10 @@ class Tenants:
         """Enter the tenants, rules about users and budgets of settings."""
         for tenant in sorted(settings.tenants, key=lambda t: t.path):
             number = self.find(tenant.path)
+            if tenant.quota.per_job:
+                self.per_job[number] = tenant.quota.per_job
+            if tenant.quota.refuses or tenant.quota.max_jobs is not None:
+                self.refusing[number] = tenant.quota
             if tenant.quota.max_gpus_per_user is not None:
                 self.per_user[number] = Quota(limit={TOTAL: tenant.quota.max_gpus_per_user})
         if settings.attempts_per_user:

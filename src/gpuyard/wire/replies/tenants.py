@@ -31,6 +31,13 @@ class CapsReply(TypedDict):
     most_gpus_of_a_user: NotRequired[
         Annotated[float | None, "GPUs of the user below it with the most GPUs, if max_gpus_per_user is set."]
     ]
+    max_jobs: NotRequired[Annotated[int | None, "The most jobs that wait or run."]]
+    on_limit: NotRequired[Annotated[str, "What becomes of a job that would be over a limit: wait or refuse."]]
+    per_job: NotRequired[
+        Annotated[
+            dict[str, str], "What one job may ask for, by gpus, cpus and memory: min 1, default 1, max 2."
+        ]
+    ]
     max_cpus: NotRequired[float | None]
     cpus: NotRequired[
         Annotated[float | None, "Cores of its running jobs, as many as they name, if max_cpus is set."]
