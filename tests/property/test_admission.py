@@ -45,6 +45,7 @@ from gpuyard.model import (
     Tenant,
     Whole,
 )
+from gpuyard.model.placement import join_selections, parse_preferences, parse_taint, parse_tolerations
 from gpuyard.model.settings import TOTAL, NamedBudget, Window
 from gpuyard.model.units import DAY_MS, HOUR_MS
 from gpuyard.policies.registry import PRESETS
@@ -92,6 +93,15 @@ VALUES: dict[str, list[Any]] = {
     "on_nodes": [(), ("n1",), ("b:m1",), ("n9",)],
     "not_nodes": [(), ("n1",)],
     "features": [(), (("fast",),), (("none",),), (("fast", "slow"),)],
+    "selects": [
+        (),
+        join_selections(["zone=a"]),
+        join_selections(["zone in (a, b), !fast | fast"]),
+        join_selections(["nvidia.com/gpu.product=NVIDIA-A100-SXM4-80GB"]),
+        join_selections(["nowhere"]),
+    ],
+    "prefers": [(), parse_preferences(["5: zone=b"])],
+    "tolerates": [(), parse_tolerations(["closed"])],
     "exclusive": [False, True],
     "dependencies": [(), (Dependency("afterok", Label(1)),)],
     "dependencies_any": [False, True],
@@ -140,6 +150,11 @@ def changes(rng: random.Random, state: State) -> Iterator[Event]:
             if not state.nodes.attempts_on[number]:
                 model, gpus = rng.choice(["H100", "A100-80GB"]), rng.choice([2, 8])
                 changed = replace(node, gpu_model=model, gpus=gpus, features=rng.choice([(), ("fast",)]))
+                changed = replace(
+                    changed,
+                    labels=rng.choice([(), (("zone", "a"),), (("zone", "b"),)]),
+                    taints=rng.choice([(), (), (parse_taint("closed:NoSchedule"),)]),
+                )
                 yield NodeChanged(now_ms, number, changed)
         case 3:
             yield NodeCordoned(now_ms, 0, "why", "root")

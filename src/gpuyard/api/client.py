@@ -33,8 +33,11 @@ if TYPE_CHECKING:
         DefragReply,
         DrainReply,
         GpusReply,
+        LiveMarksReply,
+        MarkedReply,
         MigPlanReply,
         MigReply,
+        NodeMarksReply,
         NodeReply,
         NodesReply,
         OverviewReply,
@@ -296,6 +299,18 @@ class Client(Caller):
     def resume(self, node: str) -> DrainReply:
         """Let a node take work again."""
         return self.ask_for(endpoints.RESUME, name=node)
+
+    def marks(self, node: str) -> NodeMarksReply:
+        """All labels and taints of a node, and where they come from."""
+        return self.ask_for(endpoints.MARKS, name=node)
+
+    def live_marks(self) -> LiveMarksReply:
+        """Labels and taints that were set live."""
+        return self.ask_for(endpoints.LIVE_MARKS)
+
+    def mark(self, wanted: Mapping[str, Any]) -> MarkedReply:
+        """Set labels and taints of nodes: `nodes`, `pools`, `labels` (None: remove), `taints`, `untaint`, `reset`."""
+        return self.ask_for(endpoints.MARK, dict(wanted))
 
     # -- what is written -----------------------------------------------------------------------------------------
 

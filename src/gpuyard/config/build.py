@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from gpuyard.config import access, fleet, servers, tenants
+from gpuyard.config import access, fleet, marks, servers, tenants
 from gpuyard.config.engine_keys import Read
 from gpuyard.config.prices import check_prices
 from gpuyard.config.schema import YardFile
@@ -34,6 +34,7 @@ def build(file: YardFile, findings: Findings, read: Read, notes: tuple[str, ...]
     known = fleet.read_models(file, findings)
     fleet.check_models(_models_named(file), known, findings)
     fleet.check_fleet(file, read, known, findings)
+    marks.check_marks(file, findings)
     tenants.check_tenants(file, fleet.count_gpus(file), known, findings)
     check_prices(file.price_book or [], fleet.list_pools(file), findings)
     _check_classes(file, findings)
@@ -214,6 +215,7 @@ def _settings(
     if file.retention is not None:
         given["retention"] = Retention(**{f"{key}_ms": ms for key, ms in file.retention.given().items()})
     given |= fleet.read_payment(file)
+    given["marks"] = marks.build_marks(file)
     if file.budgets:
         given["budgets"] = tenants.build_budgets(file)
     if observed := fleet.read_observed(clusters):

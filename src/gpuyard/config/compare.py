@@ -10,9 +10,10 @@ from typing import Any
 
 from gpuyard.config.values import Access, Account, Oidc
 from gpuyard.core.quota.percentages import QUOTAS, percentage_text
+from gpuyard.engines.name_lists import fold_names
 from gpuyard.ledger.prices import price_text
 from gpuyard.ledger.units import day_text
-from gpuyard.model import Bounds, Budget, JobClass, NamedBudget, PolicySpec, Settings, Tenant
+from gpuyard.model import Bounds, Budget, JobClass, NamedBudget, NodeMarks, PolicySpec, Settings, Tenant
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import HOUR_MS, MICRO_USD, MILLI, NO_LIMIT_MS
 from gpuyard.policies.registry import find_gangs
@@ -27,8 +28,8 @@ class Change:
     """One difference. Nothing before: it was added; nothing after: it was removed."""
 
     kind: str
-    """`tenant`, `class`, `price`, `market`, `region`, `GPU model`, `partition`, `account`, `QOS`, `policy`, `setting`,
-    `user` or `auth`."""
+    """`tenant`, `class`, `price`, `market`, `region`, `nodes`, `GPU model`, `partition`, `account`, `QOS`, `policy`,
+    `setting`, `user` or `auth`."""
     name: str
     """The tenant's path or the class that it is about; empty where there is only one."""
     key: str
@@ -54,6 +55,7 @@ def compare(before: Settings, after: Settings) -> list[Change]:
         *_entries("price", _book(before), _book(after), lambda text: {"": text}),
         *_entries("market", before.markets, after.markets, lambda market: {"": market}),
         *_entries("region", before.regions, after.regions, lambda region: {"": region}),
+        *_entries("nodes", _marked(before), _marked(after), _marks),
         *_parts("policy", "", _policy(before.policy), _policy(after.policy)),
         *_entries(
             "share weight", before.share_weights, after.share_weights,
@@ -258,6 +260,22 @@ def _book(settings: Settings) -> dict[str, str]:
         ): f"{_usd(price.micro_usd_h)} USD/h"
         + (f" and {_usd(price.micro_usd_kwh)} USD/kWh" if price.micro_usd_kwh else "")
         for price in settings.price_book
+    }
+
+
+def _marked(settings: Settings) -> dict[str, NodeMarks]:
+    """Labels and taints by the nodes that have them."""
+    return {
+        f"{marks.cluster}{f'/{marks.pool}' if marks.pool else ''}"
+        f"{f' {fold_names(marks.nodes)}' if marks.nodes else ''}": marks
+        for marks in settings.marks
+    }
+
+
+def _marks(marks: NodeMarks) -> dict[str, str]:
+    return {
+        **{f"label {key}": value or "(no value)" for key, value in marks.labels},
+        **{f"taint {taint.key}:{taint.effect.value}": taint.value or "(no value)" for taint in marks.taints},
     }
 
 

@@ -30,6 +30,7 @@ from gpuyard.keys.fields import positive as _positive
 from gpuyard.keys.fields import required as _required
 from gpuyard.keys.fields import text as _text
 from gpuyard.keys.fields import whole as _whole
+from gpuyard.keys.tree import Nothing
 from gpuyard.ledger.prices import CURRENCY
 from gpuyard.model import (
     BudgetAction,
@@ -111,6 +112,11 @@ KeptMs = Annotated[int, Plain(_text(q.parse_kept_ms)), _KEPT]
 QuotaPart = Annotated[int | Percentage, Plain(_text(values.gpu_amount)), Shown({"anyOf": _GPU_AMOUNTS})]
 
 
+def _label_value(value: object) -> str:
+    """A label without a value has an empty one."""
+    return "" if value is Nothing.NOTHING else str(_text(str)(value))
+
+
 class _QuotaMap:
     """A number or a percentage of GPUs, or one for each GPU model and `total`."""
 
@@ -130,6 +136,24 @@ ActionName = Annotated[str, *_choice([each.value for each in BudgetAction], "act
 OnLimitName = Annotated[str, *_choice(["wait", "refuse"], "value", "values")]
 GangsName = Annotated[str, *_choice(list(GANGS), "value", "values")]
 MarketName = Annotated[str, *_choice([each.value for each in Market], "market", "markets")]
+
+
+LabelValue = Annotated[str, Plain(_label_value), Shown({"type": ["string", "null"]})]
+Labels = Annotated[dict[str, LabelValue], _OrNothing()]
+
+
+class MarksEntry(YamlMapping):
+    """What the yard says of nodes, for jobs that choose them."""
+
+    labels: Labels | None = _key(
+        "Labels of the nodes, which jobs may select (--select); a label without a value is a feature. Default: none.",
+        example={"example.com/disk": "nvme"},
+    )
+    taints: list[Word] | None = _key(
+        "Taints of the nodes, KEY[=VALUE]:EFFECT. Jobs that do not tolerate them stay away (NoSchedule), come last "
+        "(PreferNoSchedule) or are stopped too (NoExecute). Default: none.",
+        example=["maintenance:NoSchedule"],
+    )
 
 
 class PoolEntry(YamlMapping):
@@ -165,6 +189,14 @@ class PoolEntry(YamlMapping):
     features: list[Name] | None = _key(
         "Features of the nodes, which jobs may ask for (--constraint). Default: none.", example=["nvme"]
     )
+    labels: Labels | None = _key(
+        "Labels of the pool's nodes, in place of those of the cluster. Default: none.",
+        example={"example.com/disk": "nvme"},
+    )
+    taints: list[Word] | None = _key(
+        "Taints of the pool's nodes, besides those of the cluster. Default: none.",
+        example=["maintenance:NoSchedule"],
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -192,6 +224,16 @@ class ClusterEntry(YamlMapping):
     features: list[Name] | None = _key(
         "Without pools: the machine's features, which jobs may ask for (--constraint). Default: none.",
         example=["nvme"],
+    )
+    labels: Labels | None = _key(
+        "Labels of all nodes of the cluster. Default: none.", example={"example.com/site": "north"}
+    )
+    taints: list[Word] | None = _key(
+        "Taints of all nodes of the cluster. Default: none.", example=["maintenance:NoSchedule"]
+    )
+    nodes: dict[str, MarksEntry] | None = _key(
+        "Labels and taints of single nodes, by name or as n[1-4]. Default: none.",
+        example={"h100-[0001-0002]": {"labels": {"example.com/disk": "nvme"}}},
     )
     preference: Annotated[int, *_whole(0, 1000)] | None = _key(
         "Jobs that name no cluster go to the cluster with the lowest preference that has room.",

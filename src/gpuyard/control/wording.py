@@ -36,6 +36,8 @@ _WORDS = {
     Cure.OTHER_POOL: "another pool: {either}",
     Cure.OTHER_CLUSTER: "another cluster: {either}",
     Cure.OTHER_NODES: "other nodes than those it asks for",
+    Cure.OTHER_LABELS: "other labels than those it selects, or an admin that sets them (yard label)",
+    Cure.TOLERATE: "tolerating it (--tolerate {either}), or an admin that removes it (yard taint)",
     Cure.TIME: "time",
     Cure.NEXT_TICK: "the next tick",
     Cure.NEXT_WINDOW: "the next window",
@@ -96,6 +98,8 @@ def _remedy(remedy: Remedy) -> str:
             return f"{''.join(names) or 'room'} coming free when something that runs ends"
         case Cure.HIGHER_BUDGET if names:
             return f"a higher budget (an admin: budgets.{names[0]} in yard.yaml, then yard apply)"
+        case Cure.TOLERATE if len(names) > 1:
+            return f"tolerating all of them ({' '.join([f'--tolerate {name}' for name in names])})"
         case Cure.HIGHER_LIMIT if names:
             return f"a higher limit for {names[0]}"
         case Cure.MORE_PER_USER if names:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from gpuyard.model.fleet import Capability, Node
 from gpuyard.model.jobs import After, AfterKind, Ask, Job, JobSpec, Outcome, StopCause, Verb
 from gpuyard.model.mig import Slice
+from gpuyard.model.placement import Taint
 from gpuyard.model.plans import Grant
 from gpuyard.model.settings import Settings
 
@@ -83,6 +84,25 @@ class NodeCordoned:
     at_ms: int
     node: int
     why: str
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMarked:
+    """A person set labels and taints of a node. What was set before stays, unless it is set otherwise or reset."""
+
+    at_ms: int
+    node: int
+    labels: tuple[tuple[str, str], ...] = ()
+    """Set, by key."""
+    unlabelled: tuple[str, ...] = ()
+    """Keys of labels that it no longer has, whatever the configuration says."""
+    taints: tuple[Taint, ...] = ()
+    """Set, by key and effect."""
+    untainted: tuple[Taint, ...] = ()
+    """Taints that it no longer has, whatever the configuration says; their values do not matter."""
+    reset: bool = False
+    """Whether first everything is as the configuration says."""
     by: str = ""
 
 
@@ -521,6 +541,7 @@ SchedulingEvent = (
     | NodeUp
     | NodeCordoned
     | NodeUncordoned
+    | NodeMarked
     | GpusTaken
     | LayoutPinned
     | LayoutReleased

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from gpuyard.model.placement import Taint
+
 
 class Market(Enum):
     """How a pool's machines are paid for."""
@@ -51,7 +53,12 @@ class Node:
     switch: str = ""
     rack: str = ""
     features: tuple[str, ...] = ()
-    """What jobs may ask for by name besides GPUs, cores and memory."""
+    """What jobs may ask for by name besides GPUs, cores and memory: labels with an empty value."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """What the engine says of it, by key. What the configuration and people say, and what follows from the rest, is
+    added by `core.fleet.marks`."""
+    taints: tuple[Taint, ...] = ()
+    """What of the engine keeps jobs away from it."""
 
     @property
     def close_gpus(self) -> int:

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from gpuyard.model.placement import Term, Toleration
+
 
 class Isolation(Enum):
     """How far apart sharers of one GPU are kept."""
@@ -126,6 +128,12 @@ class Ask:
     """Suitable clusters, the preferred one first; empty: any, as the placement chooses."""
     images: bool = False
     """Whether it runs in images."""
+    selects: tuple[Term, ...] = ()
+    """What the labels of its nodes must be: one of these alternatives; empty: it does not matter."""
+    prefers: tuple[tuple[int, Term], ...] = ()
+    """Labels that are better than others, each with its weight: nodes with the highest sum are tried first."""
+    tolerates: tuple[Toleration, ...] = ()
+    """The taints that it puts up with."""
 
 
 class AfterKind(Enum):
@@ -316,8 +324,10 @@ class StopCause(Enum):
     """A user cancelled the job."""
     REQUEUE = "requeue"
     """A user requeued the job."""
+    TAINT = "taint"
+    """A node that it runs on has a taint that stops jobs, and it does not tolerate it, or no longer."""
 
     @property
     def preempts(self) -> bool:
-        """Whether the scheduler, not a user, decided it."""
+        """Whether the scheduler decided it for another job."""
         return self in (StopCause.RECLAIM, StopCause.CLASS, StopCause.SHORTER)

@@ -41,7 +41,7 @@ class Start(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Stop this attempt to make room for `for_job`, which is earmarked in the same plan."""
+    """Stop this attempt to make room for `for_job`, which is earmarked in the same plan; 0: for a taint of its node."""
 
     job_id: int
     attempt: int

@@ -41,6 +41,9 @@ class Cure(StrEnum):
     OTHER_CLUSTER = "other_cluster"
     """Pools that could hold it."""
     OTHER_NODES = "other_nodes"
+    OTHER_LABELS = "other_labels"
+    TOLERATE = "tolerate"
+    """Taints."""
 
     # Time, and other jobs.
     TIME = "time"

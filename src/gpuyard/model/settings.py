@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gpuyard.model.catalogue import GpuModel
+from gpuyard.model.placement import NodeMarks
 from gpuyard.model.units import DAY_MS, MINUTE_MS, NO_LIMIT_MS
 
 TOTAL = "total"
@@ -248,6 +249,8 @@ class Settings:
     """How pools are paid for, by `CLUSTER/POOL`, where that is not `reserved`."""
     regions: dict[str, str] = field(default_factory=dict)
     """Where pools stand, by `CLUSTER/POOL`, where that is known."""
+    marks: tuple[NodeMarks, ...] = ()
+    """Labels and taints of nodes; of two for one node, the later one holds."""
     half_life_ms: int = 7 * DAY_MS
     period_ms: int = 5 * MINUTE_MS
     """Usage is charged and decayed at the end of each period, aligned to the epoch."""

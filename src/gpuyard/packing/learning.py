@@ -74,7 +74,9 @@ def merged(known: Asks, arrived: Iterable[tuple[Ask, int]]) -> Asks:
 
 def typical(ask: Ask) -> Ask:
     """What asks of one kind have in common: neither their memory nor the nodes that they require."""
-    return replace(ask, memory_mib=0, on_nodes=(), not_nodes=(), features=())
+    return replace(
+        ask, memory_mib=0, on_nodes=(), not_nodes=(), features=(), selects=(), prefers=(), tolerates=()
+    )
 
 
 def differs(known: Asks, fresh: Asks) -> bool:

@@ -27,6 +27,10 @@ def _why(node: Row) -> str:
     return "; ".join(part for part in (node["why"], node["foreign"], pins) if part)
 
 
+def _labels(node: Row) -> str:
+    return " ".join([f"{key}={value}" if value else key for key, value in node["labels"].items()]) or "-"
+
+
 COLUMNS = [
     Column("NODE", lambda node: node["name"]),
     Column("STATE", lambda node: node["state"]),
@@ -42,6 +46,8 @@ COLUMNS = [
     Column("JOBS", lambda node: str(len(node["jobs"])), right=True),
     Column("CLUSTER", lambda node: node["cluster"], wide=True),
     Column("POOL", lambda node: node["pool"], wide=True),
+    Column("LABELS", _labels, wide=True),
+    Column("TAINTS", lambda node: " ".join(node["taints"]) or "-", wide=True),
     Column("IDS", lambda node: " ".join(node["jobs"]) or "-", wide=True),
     Column("WHY", _why, wraps=True),
 ]

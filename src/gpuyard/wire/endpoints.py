@@ -274,6 +274,13 @@ DRAIN = Endpoint("POST", "/nodes/{name}/drain", Action.MANAGE_NODES, "DrainReply
     "Stop new jobs from starting on a node", tag="nodes", body="DrainRequest", body_required=False, problems=(404,))
 RESUME = Endpoint("POST", "/nodes/{name}/resume", Action.MANAGE_NODES, "DrainReply", "Let a node take work again",
     tag="nodes", problems=(404,))
+MARKS = Endpoint("GET", "/nodes/{name}/marks", Action.SEE_NODES, "NodeMarksReply",
+    "All labels and taints of a node, and where they come from", tag="nodes", problems=(404,))
+LIVE_MARKS = Endpoint("GET", "/nodes/marks", Action.SEE_NODES, "LiveMarksReply",
+    "Labels and taints that were set live, in place of those of the configuration", tag="nodes")
+MARK = Endpoint("POST", "/nodes/marks", Action.MANAGE_NODES, "MarkedReply",
+    "Set labels and taints of nodes, on all that are named or on none", tag="nodes", body="MarkRequest",
+    problems=(404,))
 SAMPLES = Endpoint("POST", "/nodes/{name}/samples", Action.WRITE_SAMPLES, "SamplesReply",
     "Send samples of a node, as its collector", tag="nodes", body="SamplesRequest", problems=(404,))
 GPUS = Endpoint("GET", "/gpus", Action.SEE_NODES, "GpusReply",

@@ -21,6 +21,8 @@ TEXT_MAX = 1000
 """Characters of an array's indices, or of a constraint."""
 DEPENDENCIES_MAX = 1000
 DEPENDENCY_KINDS = ("after", "afterany", "afterok", "afternotok", "aftercorr", "singleton")
+SELECTIONS_MAX = 100
+"""Selections, preferences or tolerations of one job."""
 LABELS_MAX = 16
 """Labels of one job."""
 LABEL_KEY_MAX = 63
@@ -152,6 +154,12 @@ JOB_FIELDS: dict[str, JobField] = {
     "pools": _texts("Acceptable pools. Default: any."),
     "clusters": _texts("Acceptable clusters, preferred one first. Default: any."),
     "constraint": _text("Features that the nodes must have: nvme, 'nvme&ib' or 'rack1|rack2'.", "nvme"),
+    "select": _texts("Labels that the nodes must have, all of these: 'zone=a', 'zone in (a, b)', 'nvme', '!old', "
+        "'disks>4'; several with commas, alternatives with |.", ["zone=a, nvme"]),
+    "prefer": _texts("Labels of nodes that are tried first, each with its weight from 1 to 100: '80: zone=a'. "
+        "Default: a weight of 1.", ["80: zone=a"]),
+    "tolerate": _texts("Taints that the job puts up with: 'KEY', 'KEY=VALUE:EFFECT', '*' for all; 'KEY for 5m': stay "
+        "so long when the taint is set.", ["maintenance"]),
     "on_nodes": _texts("Acceptable nodes. Default: any."),
     "not_nodes": _texts("Nodes to avoid."),
     "licenses": JobField(Form.NAMED_NUMBERS, "licenses that the job holds while it runs, by name with their number",
@@ -277,6 +285,12 @@ JOB_OPTIONS = (
         "An acceptable cluster; may be repeated, preferred one first."),
     JobOption("--constraint", "constraint", "FEATURES",
         "Features that the nodes must have: nvme, 'nvme&ib', 'rack1|rack2'."),
+    JobOption("--select", "select", "LABELS",
+        "Labels that the nodes must have: zone=a, 'zone in (a, b), !old', 'nvme | ib'; may be repeated."),
+    JobOption("--prefer", "prefer", "[WEIGHT:]LABELS",
+        "Labels of nodes that are tried first: zone=a, '80: zone=a'; may be repeated."),
+    JobOption("--tolerate", "tolerate", "TAINT",
+        "A taint that the job puts up with: KEY, KEY=VALUE:EFFECT, 'KEY for 5m'; may be repeated."),
     JobOption("--nodes", "nodes_min", "N|MIN-MAX", "How many nodes to spread the tasks over: 2, or 2-4.",
         more=("nodes_max",), kind=Form.TEXT),
     JobOption("--node", "on_nodes", "NODE", "An acceptable node; may be repeated."),

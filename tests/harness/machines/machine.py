@@ -32,6 +32,7 @@ from gpuyard.model import (
     NodeAdded,
     NodeCordoned,
     NodeDown,
+    NodeMarked,
     NodeUncordoned,
     NodeUp,
     Outcome,
@@ -285,6 +286,13 @@ class YardMachine(RuleBasedStateMachine):
             self.yard.apply(NodeUncordoned(self.now(), number))
         else:
             self.yard.apply(NodeCordoned(self.now(), number, "drain"))
+        self.yard.step()
+
+    @rule(pick=picks, wanted=some.marks)
+    def node_marked(self, pick: int, wanted: dict[str, Any]) -> None:
+        """Labels and taints of a node are set, removed or reset."""
+        number = pick % len(self.yard.books.nodes)
+        self.yard.apply(NodeMarked(self.now(), number, **wanted, by="root"))
         self.yard.step()
 
     @rule(config=some.settings())

@@ -9,6 +9,8 @@ from gpuyard.model import (
     Ask,
     Budget,
     BudgetAction,
+    Effect,
+    Expression,
     GpuRequest,
     Isolation,
     JobClass,
@@ -18,10 +20,14 @@ from gpuyard.model import (
     Milli,
     NamedBudget,
     Node,
+    NodeMarks,
+    Operator,
     Percentage,
     Quota,
     Settings,
+    Taint,
     Tenant,
+    Toleration,
     Whole,
     Window,
 )
@@ -34,6 +40,55 @@ LEAVES = ("a", "a/x", "a/y", "a/y/u", "b", "b/z", "c", "new")
 """Tenants that may submit: some of them are not configured, some have members."""
 SECOND_MS = 1000
 PERIOD_MS = 10 * SECOND_MS
+
+
+def _one_of(key: str, *values: str) -> Expression:
+    return Expression(key, Operator.IN, values)
+
+
+TERMS = (
+    (_one_of("zone", "a"),),
+    (_one_of("zone", "a", "b"),),
+    (Expression("zone", Operator.NOT_IN, ("a",)),),
+    (Expression("nvme", Operator.EXISTS),),
+    (Expression("nvme", Operator.DOES_NOT_EXIST), _one_of("zone", "b")),
+    (Expression("disks", Operator.GT, ("1",)),),
+    (Expression("disks", Operator.LT, ("2",)), Expression("zone", Operator.EXISTS)),
+    (_one_of("gpuyard/pool", "q"),),
+    (_one_of("kubernetes.io/hostname", "n1", "n2"),),
+    (Expression("nvidia.com/gpu.count", Operator.GT, ("3",)),),
+    (_one_of("zone", "nowhere"),),
+)
+TAINTS = (
+    Taint("closed", Effect.NO_SCHEDULE),
+    Taint("last", Effect.PREFER_NO_SCHEDULE, "yes"),
+    Taint("closed", Effect.PREFER_NO_SCHEDULE, "soon"),
+    Taint("gone", Effect.NO_EXECUTE),
+)
+TOLERATIONS = (
+    Toleration("closed"),
+    Toleration("last", "yes"),
+    Toleration("closed", "no", Effect.NO_SCHEDULE),
+    Toleration(effect=Effect.PREFER_NO_SCHEDULE),
+    Toleration("gone", stays_ms=3 * SECOND_MS),
+    Toleration(),
+)
+label_pairs = st.lists(
+    st.tuples(st.sampled_from(("zone", "zone", "disks", "nvme")), st.sampled_from(("a", "b", "1", "3", ""))),
+    max_size=2,
+    unique_by=lambda pair: pair[0],
+).map(lambda pairs: tuple(sorted(pairs)))
+taint_sets = st.lists(
+    st.sampled_from(TAINTS), max_size=1, unique_by=lambda taint: (taint.key, taint.effect)
+).map(tuple)
+node_marks = st.builds(
+    NodeMarks,
+    cluster=st.sampled_from(("main", "main", "other")),
+    pool=st.sampled_from(("", "p", "q")),
+    nodes=st.sampled_from(((), (), ("n0",), ("n1", "n3"))),
+    labels=label_pairs,
+    taints=taint_sets,
+)
 
 
 @st.composite
@@ -50,6 +105,8 @@ def node_shapes(draw: st.DrawFn) -> Node:
         memory_mib=draw(st.sampled_from((65_536, 8192))),
         nvlink_group_size=draw(st.sampled_from((0, 2, 4))) if gpus >= 4 else 0,
         switch=draw(st.sampled_from(("s1", "s2"))),
+        labels=draw(label_pairs),
+        taints=draw(st.one_of(st.just(()), st.just(()), taint_sets)),
     )
 
 
@@ -76,6 +133,8 @@ def named(node: Node, number: int) -> Node:
         node.switch if number % 2 else "s1",
         node.rack,
         ("even",) if number % 2 == 0 else ("odd", "nvme"),
+        node.labels,
+        node.taints,
     )
 
 
@@ -167,6 +226,7 @@ def settings(draw: st.DrawFn) -> Settings:
         earmark_ms=5 * SECOND_MS,
         attempts_per_user=draw(st.sampled_from((0, 0, 1, 3))),
         attempts_per_node=draw(st.sampled_from((0, 0, 1, 2, 4))),
+        marks=tuple(draw(st.lists(node_marks, max_size=2))),
     )
 
 
@@ -179,6 +239,31 @@ odd_requests: st.SearchStrategy[GpuRequest] = st.sampled_from(
     (Mig(1, "9g.99gb"), Memory(1, 1000, Isolation.ANY))
 )
 
+
+marks: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {
+        "labels": label_pairs,
+        "unlabelled": st.sampled_from(((), (), ("zone",), ("nvme", "even"))),
+        "taints": st.one_of(st.just(()), taint_sets),
+        "untainted": st.one_of(st.just(()), taint_sets),
+        "reset": st.booleans(),
+    }
+)
+"""What people set on a node."""
+
+
+marked_places: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    st.lists(st.sampled_from(TERMS), min_size=1, max_size=2, unique=True).map(
+        lambda terms: {"selects": tuple(terms)}
+    ),
+    st.lists(st.tuples(st.sampled_from((1, 5)), st.sampled_from(TERMS)), min_size=1, max_size=2).map(
+        lambda rows: {"prefers": tuple(rows)}
+    ),
+    st.lists(st.sampled_from(TOLERATIONS), min_size=1, max_size=2, unique=True).map(
+        lambda rows: {"tolerates": tuple(rows)}
+    ),
+)
+"""What a job says of labels and taints."""
 
 places: st.SearchStrategy[dict[str, Any]] = st.one_of(
     st.sampled_from(((("odd",),), (("even", "nvme"),), (("odd",), ("nvme",)), (("none",),))).map(
@@ -199,6 +284,8 @@ places: st.SearchStrategy[dict[str, Any]] = st.one_of(
 def _where(draw: st.DrawFn, fussy: int) -> dict[str, Any]:
     if fussy == 6:
         return draw(places)
+    if fussy in (4, 5):
+        return draw(marked_places)
     return {"nodes_max": draw(st.sampled_from((1, 2, 4)))} if fussy >= 7 else {}
 
 

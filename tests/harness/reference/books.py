@@ -25,6 +25,7 @@ from gpuyard.model import (
     Earmark,
     EarmarkDropped,
     EarmarkSet,
+    Effect,
     EngineSeen,
     Event,
     Grant,
@@ -51,12 +52,14 @@ from gpuyard.model import (
     NodeAdded,
     NodeCordoned,
     NodeDown,
+    NodeMarked,
     NodeUncordoned,
     NodeUp,
     Outcome,
     Requested,
     Settings,
     StopCause,
+    Taint,
     TasksSubmitted,
     Ticked,
     TokenMade,
@@ -66,6 +69,7 @@ from gpuyard.model import (
 )
 from gpuyard.model.units import MILLI, NO_LIMIT_MS
 from harness.reference.cutting import Pieces, charged_milli
+from harness.reference.marked import Marked, admits, labels_of, marked, stays_for_ms, taints_of
 
 DEFAULT_WEIGHT = 1000
 """Milli-dollars an hour of a GPU model nobody has priced."""
@@ -227,6 +231,10 @@ class Books:
     """The same for named budgets."""
     lacks: dict[str, tuple[Capability, ...]] = field(default_factory=dict)
     """What engines cannot do, by cluster."""
+    marked: dict[int, Marked] = field(default_factory=dict)
+    """What people set on nodes, besides what the file says."""
+    tainted_since: dict[tuple[int, str], int] = field(default_factory=dict)
+    """By node and key: since when a taint stops jobs there."""
     pins: dict[tuple[int, int], Pieces] = field(default_factory=dict)
     """Layouts that GPUs keep, by node and GPU; one without slices stays whole."""
     made: dict[tuple[int, int], tuple[bool, str, int]] = field(default_factory=dict)
@@ -251,6 +259,47 @@ class Books:
     def waiting(self) -> list[Live]:
         """Jobs that wait and may start, by id."""
         return [live for _id, live in sorted(self.jobs.items()) if live.eligible]
+
+    def labels(self, number: int) -> dict[str, str]:
+        """The labels of a node."""
+        return labels_of(self.nodes[number], self.settings, self.marked.get(number))
+
+    def taints(self, number: int) -> list[Taint]:
+        """The taints of a node."""
+        return taints_of(self.nodes[number], self.settings, self.marked.get(number))
+
+    def admitted(self, ask: Ask, number: int) -> bool:
+        """Whether the labels and taints of a node let an ask in."""
+        return admits(ask, self.labels(number), self.taints(number))
+
+    def leaving(self, now_ms: int) -> set[int]:
+        """The jobs that a taint of a node stops by now."""
+        return {
+            live.job.id
+            for live in self.running()
+            if live.attempt
+            and live.attempt.phase in (AttemptState.STARTING, AttemptState.RUNNING, AttemptState.SUSPENDED)
+            and any(
+                now_ms >= max(self.tainted_since[grant.node, taint.key], live.attempt.started_ms) + within_ms
+                for grant in live.attempt.grants
+                for taint in self.taints(grant.node)
+                if taint.effect is Effect.NO_EXECUTE
+                and (within_ms := stays_for_ms(live.job.spec.ask, taint)) is not None
+            )
+        }
+
+    def _note_marks(self) -> None:
+        """What is kept where a job may no longer start is given up; a taint that stops jobs has its time."""
+        self.tainted_since = {
+            (number, taint.key): self.tainted_since.get((number, taint.key), self.now_ms)
+            for number in range(len(self.nodes))
+            for taint in self.taints(number)
+            if taint.effect is Effect.NO_EXECUTE
+        }
+        for live in self.jobs.values():
+            kept = live.earmark.grants if live.earmark else ()
+            if not all(self.admitted(live.job.spec.ask, grant.node) for grant in kept):
+                live.earmark = None
 
     def schedulable(self, number: int) -> bool:
         """Whether a node takes new work."""
@@ -356,11 +405,13 @@ class Books:
         match event:
             case ConfigSet():
                 self._configure(event.settings)
+                self._note_marks()
             case NodeAdded():
                 if model_of(event.node) not in self.models():
                     # A new GPU model is a new column of every quota: jobs are assigned to tenants anew.
                     self._assign()
                 self.nodes.append(event.node)
+                self._note_marks()
             case EngineSeen():
                 self.lacks[event.cluster] = event.lacks
                 for live in self.jobs.values():
@@ -368,6 +419,9 @@ class Books:
                     lost = wanted_of(live.job.spec.ask) & set(event.lacks)
                     if lost and any(self.nodes[grant.node].cluster == event.cluster for grant in kept):
                         live.earmark = None
+            case NodeMarked():
+                self.marked[event.node] = marked(self.marked.get(event.node), event)
+                self._note_marks()
             case NodeDown():
                 self.down.add(event.node)
             case NodeUp():
@@ -470,6 +524,7 @@ class Books:
                 live.earmark = None
 
     def _clock_set(self, event: ClockSet) -> None:
+        self.tainted_since = {place: since + event.by_ms for place, since in self.tainted_since.items()}
         for live in self.running():
             assert live.attempt is not None
             attempt = live.attempt

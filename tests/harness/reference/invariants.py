@@ -5,6 +5,7 @@ The numbers are those of the list in the style guide: 1 capacity, 2 gangs, 3 att
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from gpuyard.model import (
@@ -22,12 +23,14 @@ from gpuyard.model.units import MILLI
 from harness.reference.books import Books, Live, chain, model_of
 from harness.reference.judge import (
     Holder,
+    Layout,
     Quotas,
     Room,
     fewest_nodes,
     has_room,
     holders,
     layouts,
+    liked,
     measure_of,
     misplaced,
     supported,
@@ -83,9 +86,14 @@ class PlanCheck:
         self.plan = plan
         self.now_ms = now_ms
         self.room = Room(books, books.grants(earmarks=True))
+        self.evicted = {stop.job_id for stop in plan.stops if stop.cause is StopCause.TAINT}
         self.held: dict[int, Holder] = holders(books)
         self.later: dict[int, Holder] = {
-            **{job_id: h for job_id, h in self.held.items() if not self.leaves(job_id)},
+            **{
+                job_id: h
+                for job_id, h in self.held.items()
+                if not self.leaves(job_id) and job_id not in self.evicted
+            },
             **{
                 live.job.id: self.holder(live, live.earmark.grants)
                 for live in books.jobs.values()
@@ -114,8 +122,12 @@ class PlanCheck:
         """Each job at most once in each list; everyone examined waits; codes and lists agree."""
         plan, books = self.plan, self.books
         waiting = {live.job.id for live in books.waiting()}
+        expected = books.leaving(self.now_ms)
+        assert self.evicted == expected, f"{self.evicted} are stopped for taints, {expected} have to be"
         if not waiting:
-            assert plan.empty, f"nobody waits, and yet {plan}"
+            assert len(plan.stops) == len(self.evicted)
+            assert not plan.starts, f"nobody waits, and yet {plan}"
+            assert not plan.earmarks, f"nobody waits, and yet {plan}"
             return
         assert len(waiting) == plan.waiting, f"{len(waiting)} jobs wait, the plan says {plan.waiting}"
         assert len(set(plan.examined)) == len(plan.examined), f"a job was examined twice: {plan.examined}"
@@ -132,7 +144,7 @@ class PlanCheck:
         for reservation in plan.reservations:
             assert reservation.job_id in plan.examined
             assert reservation.at_ms > self.now_ms, f"{reservation} is not after {self.now_ms}"
-        beneficiaries = {stop.for_job for stop in plan.stops}
+        beneficiaries = {stop.for_job for stop in plan.stops if stop.job_id not in self.evicted}
         assert beneficiaries == set(self.earmarks), (
             f"stops for {beneficiaries}, earmarks {set(self.earmarks)}"
         )
@@ -221,6 +233,7 @@ class PlanCheck:
         numbers = [grant.node for grant in start.grants]
         if not self.plan.reservations and live.earmark is None:
             (layout,) = [each for each in layouts(self.books, ask) if set(numbers) <= set(each.numbers)]
+            layout = self.check_preferred(live, layout, numbers)
             fewest = fewest_nodes(self.room, ask, layout)
             assert len(numbers) <= fewest, f"{name} on {numbers}; {fewest} nodes would do"
         model = model_of(self.books.nodes[numbers[0]])
@@ -231,6 +244,24 @@ class PlanCheck:
             self.check_reserve(name, start.grants)
         self.room.start(start.grants)
         self.held[live.job.id] = self.later[live.job.id] = self.holder(live, start.grants)
+
+    def check_preferred(self, live: Live, layout: Layout, numbers: Sequence[int]) -> Layout:
+        """Nodes that a job prefers had no room for it; returns the layout on nodes as good as the chosen ones."""
+        ask, books = live.job.spec.ask, self.books
+        worst = min(liked(books, ask, number) for number in numbers)
+        grades = {liked(books, ask, number) for each in layouts(books, ask) for number in each.numbers}
+        for grade in [each for each in grades if each > worst]:
+            for each in layouts(books, ask):
+                there = tuple(number for number in each.numbers if liked(books, ask, number) >= grade)
+                better = replace(each, numbers=there)
+                if len(there) < each.fewest or (
+                    self.spec.quotas and self.quotas().blockers(live, each.model)
+                ):
+                    continue
+                room = has_room(self.room, ask, better)
+                assert not room, f"job {live.job.id} on {numbers}, and nodes {there} are preferred"
+        there = tuple(number for number in layout.numbers if liked(books, ask, number) >= worst)
+        return replace(layout, numbers=there)
 
     def check_reserve(self, name: str, grants: Sequence[Grant]) -> None:
         """No GPU is broken into while too few would stay whole."""

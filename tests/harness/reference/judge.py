@@ -27,6 +27,7 @@ from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI, NO_LIMIT_MS
 from harness.reference.books import Books, Live, ask_milli, chain, counted, model_of, wanted_of
 from harness.reference.cutting import Piece, booked_milli, charged_milli, most_more, shares, unlawful
+from harness.reference.marked import liking
 
 UNLIMITED = 1 << 62
 
@@ -307,15 +308,19 @@ class Layout:
         return self.full + (self.rest > 0)
 
 
+def liked(books: Books, ask: Ask, number: int) -> tuple[bool, int]:
+    """How much the ask prefers a node."""
+    return liking(ask, books.labels(number), books.taints(number))
+
+
 def allowed(ask: Ask, node: Node) -> bool:
-    """Whether the ask takes this node, by pool, cluster, name and feature."""
+    """Whether the ask takes this node, by pool, cluster and name."""
     return (
         (not ask.pools or node.pool in ask.pools)
         and (not ask.clusters or node.cluster in ask.clusters)
         and (not ask.on_nodes or node.name in ask.on_nodes or f"{node.cluster}:{node.name}" in ask.on_nodes)
         and node.name not in ask.not_nodes
         and f"{node.cluster}:{node.name}" not in ask.not_nodes
-        and all(any(feature in node.features for feature in group) for group in ask.features)
     )
 
 
@@ -325,7 +330,9 @@ def layouts(books: Books, ask: Ask, *, runs: bool = False) -> Iterator[Layout]:
         return
     for kind in dict.fromkeys(kind_of(node) for node in books.nodes):
         numbers = tuple(
-            number for number, node in enumerate(books.nodes) if kind_of(node) == kind and allowed(ask, node)
+            number
+            for number, node in enumerate(books.nodes)
+            if kind_of(node) == kind and allowed(ask, node) and (runs or books.admitted(ask, number))
         )
         if not numbers or (ask.models and model_of(books.nodes[numbers[0]]) not in ask.models):
             continue
@@ -409,7 +416,9 @@ def misplaced(books: Books, ask: Ask, grants: tuple[Grant, ...], *, runs: bool =
         if ask.models and model_of(node) not in ask.models:
             wrong.append(f"{node.name}: model {node.gpu_model}")
         if not allowed(ask, node):
-            wrong.append(f"{node.name}: pool {node.pool}, features {node.features}")
+            wrong.append(f"{node.name}: pool {node.pool}")
+        if not runs and not books.admitted(ask, grant.node):
+            wrong.append(f"{node.name}: labels or taints")
     fitting = [layout for layout in layouts(books, ask, runs=runs) if set(numbers) <= set(layout.numbers)]
     if not fitting:
         wrong.append("no kind of node could serve it")

@@ -72,6 +72,9 @@ GET    /api/v1/tenants               200 200 200 200  200 200 200 200  200 200 2
 GET    /api/v1/share                 200 200 200 404  200 200 200 404  200 200 200 404  200 200 200 200
 POST   /api/v1/nodes/{name}/drain    403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
 POST   /api/v1/nodes/{name}/resume   403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
+POST   /api/v1/nodes/marks           403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
+GET    /api/v1/nodes/marks           200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
+GET    /api/v1/nodes/{name}/marks    200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
 POST   /api/v1/nodes/{name}/samples  403 403 403 403  403 403 403 403  403 403 403 403  200 200 200 200
 GET    /api/v1/gpus                  200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
 GET    /metrics                      200 200 200 200  200 200 200 200  200 200 200 200  200 200 200 200
@@ -311,6 +314,16 @@ def node(verb: str) -> Callable[[Team, str, str, str], Answer]:
     return ask
 
 
+def marked(yard: Team, token: str, _role: str, _relation: str) -> Answer:
+    name = yard.yard.replica.state.nodes.node[0].name
+    return yard.call("POST", "/api/v1/nodes/marks", token, {"nodes": [name], "labels": {"zone": "a"}})
+
+
+def marks(yard: Team, token: str, _role: str, _relation: str) -> Answer:
+    name = yard.yard.replica.state.nodes.node[0].name
+    return yard.call("GET", f"/api/v1/nodes/{name}/marks", token)
+
+
 def samples(yard: Team, token: str, _role: str, _relation: str) -> Answer:
     name = yard.yard.replica.state.nodes.node[0].name
     body = {"sent_ms": 1, "steady_ms": 1, "at_ms": [], "series": {}}
@@ -349,6 +362,8 @@ SPECIAL: dict[tuple[str, str], Callable[[Team, str, str, str], Answer]] = {
     ("DELETE", "/api/v1/logins/{user}"): unbound,
     ("POST", "/api/v1/nodes/{name}/drain"): node("drain"),
     ("POST", "/api/v1/nodes/{name}/resume"): node("resume"),
+    ("POST", "/api/v1/nodes/marks"): marked,
+    ("GET", "/api/v1/nodes/{name}/marks"): marks,
     ("POST", "/api/v1/nodes/{name}/samples"): samples,
     ("POST", "/api/v1/mig/plan"): configured("POST", "/api/v1/mig/plan", {}),
     ("POST", "/api/v1/nodes/{name}/mig"): pinned,

@@ -11,15 +11,18 @@ from gpuyard.model import (
     Bounds,
     Budget,
     ClusterPreference,
+    Effect,
     GpuModel,
     JobClass,
     NamedBudget,
+    NodeMarks,
     Percentage,
     PolicySpec,
     Price,
     Quota,
     Retention,
     Settings,
+    Taint,
     Tenant,
 )
 from gpuyard.model.units import HOUR_MS
@@ -133,6 +136,7 @@ SETTINGS: dict[str, Any] = {
     "policy": PolicySpec("mine"), "partitions": {"gpu": ("h100",)}, "accounts": {"p1": "a"}, "qos": {"high": "batch"},
     "observed": {"old": True}, "price_book": (Price(1, "H100"),), "budgets": (NamedBudget("b", 1),),
     "markets": {"a/b": "spot"}, "regions": {"a/b": "eu"},
+    "marks": (NodeMarks("a", "b", (), (("zone", "a"),), (Taint("old", Effect.NO_SCHEDULE),)),),
 }  # fmt: skip
 
 

@@ -15,6 +15,8 @@ from gpuyard.wire.job_fields import (
     NAME_MAX,
     PROJECT,
     SCRIPT_BYTES_MAX,
+    SELECTIONS_MAX,
+    TEXT_MAX,
     label_fault,
 )
 
@@ -204,6 +206,7 @@ Labels = Annotated[dict[str, str], Field(max_length=LABELS_MAX), AfterValidator(
 Project = Annotated[str, Field(max_length=LABEL_VALUE_MAX), AfterValidator(_project)]
 ShortNames = list[Annotated[str, Field(min_length=1, max_length=63)]]
 NodeNames = Annotated[list[Annotated[str, Field(min_length=1, max_length=253)]], Field(max_length=10_000)]
+Selections = Annotated[list[Annotated[str, Field(max_length=TEXT_MAX)]], Field(max_length=SELECTIONS_MAX)]
 Path = Annotated[str, Field(max_length=PATH_MAX), AfterValidator(_word)]
 Folder = Annotated[Path, AfterValidator(_folder)]
 Id = Annotated[str, Field(max_length=40)] | Annotated[int, Field(ge=1, lt=1 << 63)]

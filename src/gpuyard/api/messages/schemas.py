@@ -5,6 +5,7 @@ and texts that will become names are held to characters that mean nothing to a s
 """
 
 import re
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from fastapi import Request
@@ -26,6 +27,7 @@ from gpuyard.api.messages.fields import (
     Reference,
     Script,
     Secrets,
+    Selections,
     ShortNames,
     Tenant,
     Volumes,
@@ -41,11 +43,13 @@ from gpuyard.control.admission.dependencies import SINGLETON, Dependency
 from gpuyard.control.admission.wanted import NewJob, make_job
 from gpuyard.control.commands.changes import Change
 from gpuyard.control.commands.layouts import WantedLayout
+from gpuyard.control.commands.marks import WantedMarks
 from gpuyard.control.replica.labels import read_label
 from gpuyard.engines.contract import Container
 from gpuyard.errors import quote, suggest_end
 from gpuyard.job_sizes import SIZES_TEXT
 from gpuyard.model import AfterKind, Isolation, Verb
+from gpuyard.model.placement import join_selections, parse_preferences, parse_tolerations
 from gpuyard.model.units import MILLI, NO_LIMIT_MS, SECOND_MS
 from gpuyard.wire import job_fields as table
 from gpuyard.wire.job_fields import DEPENDENCY_KINDS, JOB_FIELDS, PROJECT, TEXT_MAX, TIME_MS_MAX
@@ -181,6 +185,9 @@ class JobRequest(BaseModel):
     on_nodes: NodeNames = _of("on_nodes")
     not_nodes: NodeNames = _of("not_nodes")
     constraint: str = _of("constraint", max_length=TEXT_MAX)
+    select: Selections = _of("select")
+    prefer: Selections = _of("prefer")
+    tolerate: Selections = _of("tolerate")
     exclusive: bool = _of("exclusive")
     batch: bool = _of("batch")
     ranks: int = _of("ranks")
@@ -256,6 +263,9 @@ class JobRequest(BaseModel):
             "limit_ms": (limit_s or 0) * SECOND_MS,
             "array": None if array is None else _array(array),
             "features": _features(constraint),
+            "selects": _parsed("select", join_selections, found.pop("select")),
+            "prefers": _parsed("prefer", parse_preferences, found.pop("prefer")),
+            "tolerates": _parsed("tolerate", parse_tolerations, found.pop("tolerate")),
             "dependencies": tuple([each.dependency() for each in self.dependencies]),
             "containers": self._containers() if image else (),
         }
@@ -288,6 +298,15 @@ class JobRequest(BaseModel):
             ]
             or "job"
         )
+
+
+def _parsed(name: str, parse: Callable[[list[str]], tuple[Any, ...]], texts: list[str]) -> tuple[Any, ...]:
+    if not texts:
+        return ()
+    try:
+        return parse(texts)
+    except ValueError as error:
+        raise Problem(422, f"'{name}' {error}", kind="unacceptable") from None
 
 
 def _array(text: str) -> tuple[int, ...]:
@@ -394,6 +413,28 @@ class DrainRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     why: Annotated[Word, Field(max_length=500)] = ""
+
+
+class MarkRequest(BaseModel):
+    """Labels and taints to set on nodes."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    nodes: NodeNames = Field([], description="The nodes, by name or as CLUSTER:NAME.")
+    pools: Annotated[ShortNames, Field(max_length=100)] = Field([], description="All nodes of these pools.")
+    labels: Annotated[dict[str, str | None], Field(max_length=100)] = Field(
+        {}, description="Labels to set, by key; null removes one."
+    )
+    taints: Selections = Field([], description="Taints to set, KEY[=VALUE]:EFFECT.")
+    untaint: Selections = Field([], description="Taints to remove: KEY, or KEY:EFFECT.")
+    reset: bool = Field(False, description="Whether to forget first all that was set live on these nodes.")
+
+    def wanted(self) -> WantedMarks:
+        """The same in the units of the control plane."""
+        return WantedMarks(
+            tuple(self.nodes), tuple(self.pools), tuple(sorted(self.labels.items())), tuple(self.taints),
+            tuple(self.untaint), self.reset,
+        )  # fmt: skip
 
 
 class CardRequest(BaseModel):

@@ -89,6 +89,14 @@ SECTIONS: dict[str, dict[str, CommandEntry]] = {
         "defrag": CommandEntry("commands.yard.defrag", "List moves of jobs that would free whole GPUs."),
         "drain": CommandEntry("commands.yard.nodes", "Stop new jobs from starting on a node."),
         "resume": CommandEntry("commands.yard.nodes", "Let a drained node take work again."),
+        "label": CommandEntry(
+            "commands.yard.mark", "Set labels of nodes.", needs=("which node?", "yard label NODE KEY=VALUE")
+        ),
+        "taint": CommandEntry(
+            "commands.yard.mark",
+            "Keep jobs away from nodes.",
+            needs=("which node?", "yard taint NODE KEY:NoSchedule"),
+        ),
         "tenants": CommandEntry("commands.reports", "Show the tenants, their quotas and what they use."),
         "share": CommandEntry(
             "commands.people.share", "Show each tenant's fair share, and how it is calculated."

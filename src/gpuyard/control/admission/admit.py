@@ -175,16 +175,22 @@ def _unknown_names(ask: Ask, state: State) -> Unacceptable | None:
         if not find_nodes(state, name):
             known = [name for _cluster, name in state.node_number]
             return Unacceptable(f"unknown node {quote(name)}; {suggest(name, known, 'nodes')}")
-    if not ask.features:
-        return None
-    there = sorted({feature for node in state.nodes.node for feature in node.features})
+    marks = state.nodes.marks
     for group in ask.features:
-        if not set(group) & set(there):
+        if not marks.selected((group,), ()):
             text = " or ".join([quote(feature) for feature in group])
             return Unacceptable(
-                f"no node has the feature {text}; {suggest(group[0], there, 'features')}",
-                "Features are in yard.yaml, under 'features' of a pool or a cluster.",
+                f"no node has the feature {text}; {suggest(group[0], marks.keys(), 'features')}",
+                "Features are labels of nodes: in yard.yaml under 'features' or 'labels' of a pool or a cluster, or "
+                "set by an admin with `yard label`.",
             )
+    keys = [expression.key for term in ask.selects for expression in term if not marks.meeting(expression)]
+    unknown = [key for key in keys if not marks.having(key)]
+    if unknown and not marks.selected((), ask.selects):
+        return Unacceptable(
+            f"no node has a label {quote(unknown[0])}; {suggest(unknown[0], marks.keys(), 'labels')}",
+            "Labels of nodes are in yard.yaml, or an admin sets them with `yard label`; `yard nodes` shows them.",
+        )
     return None
 
 

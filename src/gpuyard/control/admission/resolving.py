@@ -5,16 +5,29 @@ has enough: a share, a MIG slice or a whole one, as isolated from others as aske
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from gpuyard.control.admission.wanted import Wanted
 from gpuyard.control.refusals import Unacceptable
 from gpuyard.core import State
 from gpuyard.core.explain.admission import is_beyond_engines
+from gpuyard.core.fleet.marks import PRODUCT
 from gpuyard.core.fleet.mig_geometry import gpu_milli
 from gpuyard.core.fleet.nodes import Nodes
 from gpuyard.errors import quote
-from gpuyard.model import CATALOGUE, Ask, Capability, GpuModel, GpuRequest, Isolation, Mig, Milli, Node, Whole
+from gpuyard.model import (
+    CATALOGUE,
+    Ask,
+    Capability,
+    GpuModel,
+    GpuRequest,
+    Isolation,
+    Mig,
+    Milli,
+    Node,
+    Term,
+    Whole,
+)
 from gpuyard.model.gpu_names import choose_models
 from gpuyard.model.mig import MIG_MODELS, Profile
 from gpuyard.model.units import MILLI
@@ -34,11 +47,23 @@ def resolve_request(wanted: Wanted, state: State) -> Ask | Unacceptable:
 
 def _with_our_models(wanted: Wanted, state: State) -> Wanted:
     """The request with models by the names that they have here: `A100` means both sizes, `a100-80gb` one of them."""
-    if not wanted.gpu_models:
+    if not (wanted.gpu_models or wanted.selects or wanted.prefers):
         return wanted
     there = [*state.models, *[model.name for model in state.settings.gpu_models]]
-    meant = [model for name in wanted.gpu_models for model in choose_models(name, there)]
-    return wanted.but(gpu_models=tuple(dict.fromkeys(meant)))
+
+    def meant(names: Sequence[str]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys([model for name in names for model in choose_models(name, there)]))
+
+    def named(term: Term) -> Term:
+        return tuple(
+            [each._replace(values=meant(each.values)) if each.key == PRODUCT else each for each in term]
+        )
+
+    return wanted.but(
+        gpu_models=meant(wanted.gpu_models),
+        selects=tuple([named(term) for term in wanted.selects]),
+        prefers=tuple([(weight, named(term)) for weight, term in wanted.prefers]),
+    )
 
 
 def _on_small_nodes(wanted: Wanted, state: State) -> Wanted:
@@ -54,7 +79,7 @@ def _models_here(wanted: Wanted, state: State) -> list[GpuModel]:
     """The GPU models of the fleet that will do, as far as something is known of them."""
     known = {**CATALOGUE, **{model.name: model for model in state.settings.gpu_models}}
     any_size, nodes = wanted.but(gpus=0), state.nodes
-    there = {node.gpu_model for node in nodes.node if node.gpus and _will_do(any_size, node, nodes)}
+    there = {node.gpu_model for _number, node in _find_suitable(any_size, nodes) if node.gpus}
     return [known[name] for name in sorted(there) if name in known]
 
 
@@ -62,8 +87,8 @@ def _prices_here(wanted: Wanted, state: State) -> dict[str, int]:
     """What an hour of a GPU costs today by model: on the cheapest node that will do."""
     day, found = state.today, dict[str, int]()
     any_size, nodes = wanted.but(gpus=0), state.nodes
-    for number, node in enumerate(nodes.node):
-        if node.gpus and _will_do(any_size, node, nodes):
+    for number, node in _find_suitable(any_size, nodes):
+        if node.gpus:
             price = state.gpu_price(number, day)
             found[node.gpu_model] = min(found.get(node.gpu_model, price), price)
     return found
@@ -90,9 +115,7 @@ def _not_cut(wanted: Wanted, state: State) -> Unacceptable | None:
     """Slices that no node has, where the yard may cut no more."""
     each, most, total, there = max(1, wanted.gpus), 0, 0, set()
     any_size, nodes = wanted.but(gpus=0), state.nodes
-    for number, node in enumerate(nodes.node):
-        if not _will_do(any_size, node, nodes):
-            continue
+    for number, node in _find_suitable(any_size, nodes):
         pins = nodes.pins.get(number, {})
         if not all([gpu in pins and pins[gpu].found for gpu in range(node.gpus)]):
             geometry = MIG_MODELS.get(node.gpu_model)
@@ -182,11 +205,10 @@ def _on_whole_nodes(wanted: Wanted, state: State) -> Wanted:
     alike: dict[_Size, list[Node]] = {}
     idle: Counter[_Size] = Counter()
     nodes = state.nodes
-    for number, node in enumerate(nodes.node):
-        if _will_do(wanted, node, nodes):
-            size = (node.gpu_model, node.gpus, node.cpu_milli, node.memory_mib)
-            alike.setdefault(size, []).append(node)
-            idle[size] += _is_idle(nodes, number)
+    for number, node in _find_suitable(wanted, nodes):
+        size = (node.gpu_model, node.gpus, node.cpu_milli, node.memory_mib)
+        alike.setdefault(size, []).append(node)
+        idle[size] += _is_idle(nodes, number)
     counts = {size: _nodes_for(wanted, size) for size in alike}
     fitting = [size for size in alike if counts[size]]
     if not fitting:
@@ -245,6 +267,14 @@ def _nodes_for(wanted: Wanted, size: _Size) -> int:
     return max(wanted.nodes_min, -(-wanted.tasks // fit)) if fit else 0
 
 
+def _find_suitable(wanted: Wanted, nodes: Nodes) -> Iterator[tuple[int, Node]]:
+    """The nodes on which the job could be served, whatever is free there."""
+    open_to = nodes.marks.open_to(wanted.features, wanted.selects, wanted.tolerates)
+    for number, node in enumerate(nodes.node):
+        if open_to >> number & 1 and _will_do(wanted, node, nodes):
+            yield number, node
+
+
 def _will_do(wanted: Wanted, node: Node, nodes: Nodes) -> bool:
     names = {node.name, f"{node.cluster}:{node.name}"}
     return (
@@ -253,7 +283,6 @@ def _will_do(wanted: Wanted, node: Node, nodes: Nodes) -> bool:
         and (not wanted.gpu_models or node.gpu_model in wanted.gpu_models)
         and (not wanted.on_nodes or not names.isdisjoint(wanted.on_nodes))
         and names.isdisjoint(wanted.not_nodes)
-        and all([not set(group).isdisjoint(node.features) for group in wanted.features])
         and node.gpus >= wanted.gpus
         and not (wanted.image and Capability.IMAGES in nodes.lacks.get(node.cluster, ()))
     )

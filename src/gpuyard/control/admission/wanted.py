@@ -5,7 +5,7 @@ from typing import Any
 
 from gpuyard.control.admission.dependencies import Dependency
 from gpuyard.engines.contract import Container, Recipe
-from gpuyard.model import Ask, GpuRequest, Isolation, Mig, Milli, Whole
+from gpuyard.model import Ask, GpuRequest, Isolation, Mig, Milli, Term, Toleration, Whole
 from gpuyard.model.units import MILLI, SECOND_MS
 
 
@@ -51,6 +51,9 @@ class Wanted:
     on_nodes: tuple[str, ...] = ()
     not_nodes: tuple[str, ...] = ()
     features: tuple[tuple[str, ...], ...] = ()
+    selects: tuple[Term, ...] = ()
+    prefers: tuple[tuple[int, Term], ...] = ()
+    tolerates: tuple[Toleration, ...] = ()
     exclusive: bool = False
     """Whole nodes, shared with no other job."""
     dependencies: tuple[Dependency, ...] = ()
@@ -79,6 +82,9 @@ class Wanted:
             self.features,
             self.clusters,
             bool(self.image),
+            self.selects,
+            self.prefers,
+            self.tolerates,
         )
 
     @property

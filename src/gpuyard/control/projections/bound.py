@@ -33,6 +33,7 @@ _STOPPED = {
     StopCause.CLASS: "preempted for {}, which is of a higher class",
     StopCause.SHORTER: "preempted for {}, which is much shorter",
     StopCause.REQUEUE: REQUEUED,
+    StopCause.TAINT: "stopped for a taint of its node, which lets it wait again",
 }
 _NOT_AGAIN = "it was not tried again, as each attempt would fail alike"
 

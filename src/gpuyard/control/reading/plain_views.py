@@ -225,6 +225,8 @@ def node_view(state: State, number: int) -> NodeReply:
         "memory_mib": node.memory_mib,
         "memory_mib_free": nodes.memory_free[number],
         "features": list(node.features),
+        "labels": nodes.marks.own_labels(number),
+        "taints": [str(taint) for taint in nodes.marks.tainted.get(number, ())],
         "jobs": [
             state.jobs[job_id].job.label
             for job_id in sorted(nodes.attempts_on[number])

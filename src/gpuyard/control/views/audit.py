@@ -16,6 +16,7 @@ from gpuyard.model import (
     MonthClosed,
     NameUnbound,
     NodeCordoned,
+    NodeMarked,
     NodeUncordoned,
     Requested,
     TasksSubmitted,
@@ -26,8 +27,8 @@ from gpuyard.store import Store
 from gpuyard.wire.replies.people import AuditLine
 
 KINDS = (
-    ConfigSet, JobSubmitted, TasksSubmitted, JobChanged, Requested, NodeCordoned, NodeUncordoned, LayoutPinned,
-    LayoutReleased, TokenMade, TokenRevoked, NameUnbound, MonthClosed, JobEntered,
+    ConfigSet, JobSubmitted, TasksSubmitted, JobChanged, Requested, NodeCordoned, NodeUncordoned, NodeMarked,
+    LayoutPinned, LayoutReleased, TokenMade, TokenRevoked, NameUnbound, MonthClosed, JobEntered,
 )  # fmt: skip
 _NAMES = [kind.__name__ for kind in KINDS]
 _BLOCK = 1000
@@ -113,6 +114,14 @@ def read_audit(
     return [line.told(job) for line in lines], before_seq if more else None
 
 
+def _marks_text(event: NodeMarked) -> str:
+    """`zone=a, disk-, gone:NoExecute`."""
+    parts = ["reset to yard.yaml"] if event.reset else []
+    parts += [f"{key}={value}" for key, value in event.labels] + [f"{key}-" for key in event.unlabelled]
+    parts += [str(taint) for taint in event.taints] + [f"{taint}-" for taint in event.untainted]
+    return ", ".join(parts)
+
+
 def _done(event: Event, node: Callable[[int], str], job: Callable[[int], str]) -> Done:
     match event:
         case ConfigSet():
@@ -131,6 +140,8 @@ def _done(event: Event, node: Callable[[int], str], job: Callable[[int], str]) -
             return Done(event.by, "drain", f"node {node(event.node)}: {event.why}")
         case NodeUncordoned():
             return Done(event.by, "resume", f"node {node(event.node)}")
+        case NodeMarked():
+            return Done(event.by, "mark", f"node {node(event.node)}: {_marks_text(event)}")
         case LayoutPinned():
             pieces = {gpu: [PlacedSlice(p.profile, p.start) for p in event.slices if p.gpu == gpu]
                       for gpu in positions[event.gpus]}  # fmt: skip

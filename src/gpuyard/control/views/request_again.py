@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuyard.model import Ask, JobSpec, Mig, Milli, Whole
+from gpuyard.model.placement import preference_text, terms_text
 from gpuyard.model.units import MILLI, SECOND_MS
 from gpuyard.wire.job_fields import GPU_PARTS, JOB_FIELDS, PROJECT
 
@@ -97,6 +98,9 @@ def _resources(ask: Ask) -> dict[str, Any]:
         "nodes_min": ask.nodes_min,
         "on_nodes": list(ask.on_nodes),
         "not_nodes": list(ask.not_nodes),
+        "select": [terms_text(ask.selects)] if ask.selects else [],
+        "prefer": [preference_text(weight, term) for weight, term in ask.prefers],
+        "tolerate": [str(each) for each in ask.tolerates],
         "constraint": "&".join(["|".join(group) for group in ask.features]),
     }
 

@@ -194,14 +194,15 @@ def find_nodes_to_add(state: State, shape: Shape) -> AddNodes:
     If the engine of a cluster cannot do what the job needs, they belong to a cluster with an engine that can.
     """
     ask, lacks = shape.ask, state.nodes.lacks
+    open_to = state.nodes.marks.open_to(ask.features, ask.selects, ask.tolerates)
     fitting = [
         node
-        for node in state.nodes.node
-        if (not ask.models or (node.gpus and node.gpu_model in ask.models))
+        for number, node in enumerate(state.nodes.node)
+        if open_to >> number & 1
+        and (not ask.models or (node.gpus and node.gpu_model in ask.models))
         and (not ask.pools or node.pool in ask.pools)
         and (not ask.clusters or node.cluster in ask.clusters)
         and {node.name, f"{node.cluster}:{node.name}"}.isdisjoint(ask.not_nodes)
-        and all([not set(group).isdisjoint(node.features) for group in ask.features])
         and not shape.needs & lacks.get(node.cluster, frozenset())
     ]
     found: list[tuple[int, str, Node]] = []

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from gpuyard.core.explain.placement_reasons import marked_reason
 from gpuyard.core.fleet.mig_geometry import gpus_on
 from gpuyard.core.fleet.shapes import Shape
 from gpuyard.core.fleet.ways import Shapes
@@ -225,7 +226,9 @@ def _instead(state: State, shape: Shape) -> Remedy:
         clusters = [name for name in names if fits(clusters=(name,))]
         if clusters:
             return Remedy(Cure.OTHER_CLUSTER, tuple(clusters))
-    if (ask.on_nodes or ask.not_nodes or ask.features) and fits(on_nodes=(), not_nodes=(), features=()):
+    if marked := marked_reason(state, ask):
+        return marked[1]
+    if (ask.on_nodes or ask.not_nodes) and fits(on_nodes=(), not_nodes=()):
         return Remedy(Cure.OTHER_NODES)
     if ask.cpu_milli and fits(cpu_milli=0):
         return Remedy(Cure.FEWER_CORES)
@@ -267,6 +270,8 @@ def _why_no_way(state: State, shape: Shape) -> str:
     names = [name for name, number in state.models.items() if any(k.model == number for k in kinds)]
     if ask.models and not set(ask.models) & set(names):
         return f"asks for {' or '.join(ask.models)}; the fleet has {', '.join(n for n in names if n)}"
+    if marked := marked_reason(state, ask):
+        return f"asks for {wants}; {marked[0]}"
     fitting = [
         k
         for k in kinds

@@ -20,6 +20,7 @@ from gpuyard.core.explain.admission import impossible_reason
 from gpuyard.core.explain.explain import BY_WEIGHT, Explanation, explain
 from gpuyard.core.explain.line_reasons import set_aside_reasons
 from gpuyard.core.explain.long_line import LOOKED_AT_MAX, LeftOutJobs, shorten
+from gpuyard.core.explain.placement_reasons import make_unmarked
 from gpuyard.core.explain.quota_reasons import tenant_reasons
 from gpuyard.core.explain.remedies import wait_for_ends, wait_for_stops
 from gpuyard.core.explain.what_if import Sandbox, Trial, Trials, copy_sandbox
@@ -191,7 +192,8 @@ class _Gathering:
         record = trial.record
         if record.shape.ways:
             return []
-        reason, ask = impossible_reason(trial.state, record.job.spec), make_servable(record.job.spec.ask)
+        reason = impossible_reason(trial.state, record.job.spec)
+        ask = make_unmarked(trial.state, make_servable(record.job.spec.ask))
         if reason is not None and ask != record.job.spec.ask:
             lift = AskFor(self._job_id, ask)
             trial.lift([lift])

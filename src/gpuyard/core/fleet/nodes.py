@@ -16,6 +16,7 @@ from functools import cache
 from gpuyard.core.fleet import mig_book
 from gpuyard.core.fleet.bits import each, positions
 from gpuyard.core.fleet.kinds import Kind
+from gpuyard.core.fleet.marks import LiveMarks, Marks
 from gpuyard.core.fleet.mig_geometry import Held
 from gpuyard.core.fleet.shapes import Expected
 from gpuyard.model import Capability, Grant, Node
@@ -68,6 +69,7 @@ class Nodes:
         self.kind: list[int] = []
         self.kinds: list[Kind] = []
         self.by_pool: dict[str, int] = {}
+        self.marks = Marks(self.node)
         self.free_mask: list[int] = []
         """The wholly free GPUs of each node."""
         self.partly_free: dict[int, list[int]] = {}
@@ -163,6 +165,7 @@ class Nodes:
         kind.members |= bit
         kind.switches[node.switch] = kind.switches.get(node.switch, 0) | bit
         self.by_pool[node.pool] = self.by_pool.get(node.pool, 0) | bit
+        self.marks.note(number, node)
         return index
 
     def change(self, number: int, node: Node, model: int) -> None:
@@ -171,9 +174,10 @@ class Nodes:
         self.cpu_free[number], self.memory_free[number] = node.cpu_milli, node.memory_mib
 
     def may_rename(self, number: int, node: Node) -> bool:
-        """Whether only the name of a node's GPUs and their wiring differ, and the node has no layout."""
+        """Whether only the name of a node's GPUs, their wiring and its labels differ, and the node has no layout."""
         now = self.node[number]
-        same = replace(now, gpu_model=node.gpu_model, nvlink_group_size=node.nvlink_group_size) == node
+        named = replace(now, gpu_model=node.gpu_model, nvlink_group_size=node.nvlink_group_size)
+        same = replace(named, features=node.features, labels=node.labels, taints=node.taints) == node
         return same and not any([number in each for each in (self.slices_used, self.slices_idle, self.pins)])
 
     def rename(self, number: int, node: Node, model: int) -> None:
@@ -230,6 +234,12 @@ class Nodes:
         self.cordoned[number] = why
         self._close(number, bool(why or self.down[number] or number in self.full))
         self._enter(number)
+        self._changed(number)
+        self.room_generation += 1
+
+    def mark(self, number: int, live: LiveMarks) -> None:
+        """Set labels and taints of a node live. What could be served where is to be compiled again."""
+        self.marks.set_live(number, live)
         self._changed(number)
         self.room_generation += 1
 

@@ -27,6 +27,16 @@ Ranker = Callable[[Nodes, Shape], Iterable[Way]]
 """The order in which the ways to serve a shape are tried."""
 
 
+def find_ways(nodes: Nodes, shape: Shape, rank: Ranker | None) -> Iterable[Way]:
+    """The ways of an ask in the order in which they are tried: preferred nodes first, then as the placement ranks."""
+    ways = shape.ways if rank is None else rank(nodes, shape)
+    if not shape.tiers:
+        return ways
+    order = [way.kind for way in ways]
+    narrow = [tier[kind] for tier in shape.tiers for kind in order if kind in tier]
+    return [*narrow, *[shape.way_on[kind] for kind in order]]
+
+
 def grant_tasks(nodes: Nodes, shape: Shape, number: int, tasks: int) -> Grant:
     """`tasks` tasks of a whole-GPU shape on a node that has the room."""
     count = shape.gpus * tasks

@@ -32,7 +32,7 @@ class Way:
     """Tasks left for one more node."""
     nodes_max: int
     pools: int
-    """Nodes of the pools, names and features asked for; -1: all."""
+    """Nodes of the pools, names and labels asked for; -1: all."""
     gpus: int
     """GPUs of one task; for slices, the number of GPUs over which they are spread evenly."""
     node_gpus: int
@@ -53,6 +53,7 @@ class Shape:
         "gpus_alone",
         "grants",
         "hopeless_at",
+        "in_order",
         "index",
         "measure",
         "memory_mib",
@@ -64,6 +65,7 @@ class Shape:
         "slices",
         "supported",
         "tasks",
+        "tiers",
         "usages",
         "user",
         "way_on",
@@ -120,6 +122,10 @@ class Shape:
             self.gpu_milli = self.slices * charge_of(self.profile)
         self.ways: tuple[Way, ...] = ()
         """Cheapest GPU model first."""
+        self.tiers: tuple[dict[int, Way], ...] = ()
+        """Its ways on the nodes that it prefers, by kind: the best nodes first; empty: it prefers none."""
+        self.in_order: tuple[Way, ...] = ()
+        """The ways on preferred nodes, the best first, then all of them."""
         self.models: tuple[int, ...] = ()
         """The numbers of the GPU models of its ways, each once."""
         self.way_on: dict[int, Way] = {}

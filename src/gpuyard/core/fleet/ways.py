@@ -1,5 +1,7 @@
 """Asks compiled against the fleet: the kinds of node that could serve them, and the number of tasks per node."""
 
+from dataclasses import replace
+
 from gpuyard.core.fleet.bits import lowest_bit
 from gpuyard.core.fleet.kinds import Kind
 from gpuyard.core.fleet.mig_geometry import gpus_on
@@ -61,11 +63,32 @@ class Shapes:
             )
         )
         shape.ways = tuple(ways)
+        shape.tiers = self._tiers(shape, nodes)
+        shape.in_order = (*[way for tier in shape.tiers for way in tier.values()], *ways)
         shape.models = tuple(dict.fromkeys([way.model for way in ways]))
         shape.way_on = {way.kind: way for way in ways}
         shape.node_gpus = min([way.node_gpus for way in ways], default=0)
         shape.usages = [{} for _kind in nodes.kinds]
         shape.hopeless_at = -1
+
+    def _tiers(self, shape: Shape, nodes: Nodes) -> tuple[dict[int, Way], ...]:
+        """The ways on preferred nodes alone, by kind: the best nodes first, each set with those before it."""
+        ask = shape.ask
+        if not (ask.prefers or nodes.marks.tainted):
+            return ()
+        found = []
+        members = 0
+        for way in shape.ways:
+            members |= nodes.kinds[way.kind].members & way.pools
+        for tier in nodes.marks.tiers(ask.prefers, ask.tolerates, members):
+            narrow = {}
+            for way in shape.ways:
+                enough = (nodes.kinds[way.kind].members & tier).bit_count()
+                if enough >= way.full_nodes + (way.rest_tasks > 0):
+                    self._ways += 1
+                    narrow[way.kind] = replace(way, index=self._ways, pools=way.pools & tier)
+            found.append(narrow)
+        return tuple(found)
 
     def _way(self, shape: Shape, index: int, kind: Kind, nodes: Nodes, weight: int) -> Way | None:
         ask = shape.ask
@@ -73,7 +96,7 @@ class Shapes:
             return None
         if nodes.lacks and shape.needs & nodes.lacks.get(kind.cluster, frozenset()):
             return None
-        among = _among(ask, nodes)
+        among = find_allowed(ask, nodes)
         members = kind.members & among
         if not members:
             return None
@@ -124,22 +147,20 @@ class Shapes:
         )
 
 
-def _among(ask: Ask, nodes: Nodes) -> int:
-    """The nodes that an ask allows, by pool, name and feature; -1: all."""
+def find_allowed(ask: Ask, nodes: Nodes) -> int:
+    """The nodes on which an ask may be served, by pool, name, label and taint; -1: all."""
     among = -1
     if ask.pools:
         among = 0
         for pool in ask.pools:
             among |= nodes.by_pool.get(pool, 0)
-    if ask.on_nodes or ask.not_nodes or ask.features:
+    among &= nodes.marks.open_to(ask.features, ask.selects, ask.tolerates)
+    if ask.on_nodes or ask.not_nodes:
         wanted, unwanted = frozenset(ask.on_nodes), frozenset(ask.not_nodes)
         named = 0
         for number, node in enumerate(nodes.node):
-            if (
-                (not wanted or not wanted.isdisjoint(_names(node)))
-                and unwanted.isdisjoint(_names(node))
-                and all([not set(group).isdisjoint(node.features) for group in ask.features])
-            ):
+            names = _names(node)
+            if (not wanted or not wanted.isdisjoint(names)) and unwanted.isdisjoint(names):
                 named |= 1 << number
         among &= named
     return among

@@ -28,9 +28,10 @@ state rebuilt from its dump, and with the reference judge. The machines of `test
 from collections.abc import Callable, Sequence
 
 from gpuyard.core.fleet.nodes import NEVER_MS
+from gpuyard.core.fleet.placing import find_ways
 from gpuyard.core.jobs.queue import FairGroup, Row, Walk
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.core.schedule.passes import Pass
+from gpuyard.core.schedule.passes import Pass, find_evicted
 from gpuyard.core.schedule.policy import Backfill, BackfillFactory, Policy
 from gpuyard.core.schedule.preempt import make_room
 from gpuyard.core.state.idle_plan import IdlePlan
@@ -67,6 +68,9 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
     if queue.order is not policy.order:
         state.reindex(policy.order)
         queue = state.queue
+    if state.nodes.marks.since_ms and find_evicted(state, now_ms):
+        # Rare, and no short cut knows of it.
+        return rehearse(state, policy, now_ms, lambda: None)
     waiting = queue.count
     if waiting == 1 and not state.earmarks:
         # No other job to be fair to and nothing to draft: the usual case on a cluster that keeps up.
@@ -127,7 +131,7 @@ def _alone(state: State, policy: Policy, record: JobRecord, now_ms: int) -> Plan
     guarded = tenants.at_once and policy.spec.quotas and tenants.guarded[party]
     nodes, no_room, shape = state.nodes, state.no_room, record.shape
     generation = nodes.room_generation
-    for way in shape.ways if policy.rank is None else policy.rank(nodes, shape):
+    for way in find_ways(nodes, shape, policy.rank):
         if guarded:
             micro = state.micro_by(shape, way, now_ms) if tenants.priced else 0
             if tenants.refusal(party, way.model, shape.gpu_milli, record.limit_ms, shape.measure, micro):
@@ -405,7 +409,7 @@ class _Decision:
             Plan,
             (
                 tuple(self._starts),
-                tuple(self._stops),
+                (*self._current.evicted, *self._stops),
                 tuple(self._earmarks),
                 tuple(self._current.reservations),
                 tuple(self._examined),

@@ -11,14 +11,14 @@ from heapq import merge
 from typing import Protocol
 
 from gpuyard.core.fleet.nodes import NEVER_MS
-from gpuyard.core.fleet.placing import Placer, Ranker
+from gpuyard.core.fleet.placing import Placer, Ranker, find_ways
 from gpuyard.core.fleet.shapes import Shape, Way
 from gpuyard.core.jobs.order import Order
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.quota.tenants import UNMEASURED, Measure
 from gpuyard.core.schedule.running_jobs import find_running
 from gpuyard.core.state.state import State
-from gpuyard.model import Grant, PolicySpec, ReasonCode, Reservation, StopCause
+from gpuyard.model import Grant, PolicySpec, ReasonCode, Reservation, Stop, StopCause
 from gpuyard.model.units import NO_LIMIT_MS
 
 _KEEPS_QUOTA = frozenset({ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.RUNNING_JOBS, ReasonCode.PER_USER})
@@ -118,6 +118,17 @@ class QuotaReservation:
         self.spare_measure = spare[0] - cpu_milli, spare[1] - memory_mib
 
 
+def find_evicted(state: State, now_ms: int) -> tuple[Stop, ...]:
+    """Attempts that have to leave now, for a taint of a node."""
+    return tuple(
+        [
+            Stop(record.id, record.attempt, StopCause.TAINT, 0)
+            for due_ms, record in state.find_leaving()
+            if due_ms <= now_ms
+        ]
+    )
+
+
 class Pass:
     """The drafts and findings of one decision."""
 
@@ -126,6 +137,7 @@ class Pass:
         "_undo",
         "aside",
         "drafted",
+        "evicted",
         "found",
         "kept",
         "kept_quota",
@@ -156,8 +168,10 @@ class Pass:
         self.kept_quota: dict[int, QuotaReservation] = {}
         self.kept: list[tuple[JobRecord, tuple[Grant, ...]]] = []
         """Jobs for which room is kept, by earlier plans and by this one."""
-        self.stopping: set[int] = set()
-        """Victims chosen in this pass."""
+        self.evicted = find_evicted(state, now_ms) if state.nodes.marks.since_ms else ()
+        """Attempts that taints of their nodes stop."""
+        self.stopping: set[int] = {stop.job_id for stop in self.evicted}
+        """These, and the victims chosen in this pass."""
         self.retry_ms = NEVER_MS
         """When the plan could change by time alone: a victim loses protection, or a job would outlast kept quota."""
         self.aside: set[int] = set()
@@ -264,7 +278,7 @@ class Pass:
         refused: ReasonCode | None = None
         found, self.found = self.found, None
         guarded = self.rules and (state.tenants.guarded[record.party] or state.tenants.holding)
-        for way in shape.ways if policy.rank is None else policy.rank(nodes, shape):
+        for way in find_ways(nodes, shape, policy.rank):
             if guarded:
                 code = self._quota_refusal(record, way)
                 if code is _HELD_BACK and not self._has_room(shape, way):
@@ -339,8 +353,8 @@ class Pass:
 
     def fits_by_force(self, record: JobRecord) -> tuple[Grant, ...] | None:
         """Room for a job while victims are drafted away: ignores remembered lack of room, respects quotas."""
-        nodes, shape, rank = self.state.nodes, record.shape, self.policy.rank
-        for way in shape.ways if rank is None else rank(nodes, shape):
+        nodes, shape = self.state.nodes, record.shape
+        for way in find_ways(nodes, shape, self.policy.rank):
             if self._quotas and self._quota_refusal(record, way, builds=False) is not None:
                 continue
             kind = nodes.kinds[way.kind]

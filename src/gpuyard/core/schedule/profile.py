@@ -88,7 +88,7 @@ class FleetProfile:
     # -- questions ---------------------------------------------------------------------------------------------
 
     def earliest(self, record: JobRecord, from_ms: int, ways: tuple[Way, ...] | None = None) -> Slot | None:
-        """The first time from which the job has room and quota for as long as it runs; of equals, the cheapest way."""
+        """The first time from which the job has room and quota for as long as it runs; of equals, the preferred way."""
         if is_end_unknown(self._state.nodes, record.shape):
             return None
         self._catch_up()
@@ -98,7 +98,7 @@ class FleetProfile:
         # A job with the same ask that runs at least as long cannot start before the earlier one.
         low_ms = max([from_ms, *[at_ms for shorter_ms, at_ms in floors if shorter_ms <= run_ms]])
         best: tuple[int, Way, Able] | None = None
-        for way in record.shape.ways if ways is None else ways:
+        for way in record.shape.in_order if ways is None else ways:
             at_ms, able = self._earliest(record, way, low_ms, guarded)
             if at_ms < NEVER_MS and (best is None or at_ms < best[0]):
                 best = (at_ms, way, able)

@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 from gpuyard.core.fleet import claims
+from gpuyard.core.fleet.marks import LiveMarks
 from gpuyard.core.fleet.mig_geometry import PlacedSlice
 from gpuyard.core.fleet.nodes import Nodes
 from gpuyard.core.jobs.queue import WaitQueue
@@ -63,6 +64,7 @@ def dump(state: State) -> dict[str, Plain]:
                 "node": to_plain(node),
                 "down": nodes.down[number],
                 "cordoned": nodes.cordoned[number],
+                **({"live": to_plain(nodes.marks.live[number])} if number in nodes.marks.live else {}),
                 "foreign": list(nodes.foreign.get(number, (0, ""))),
                 "idle": {
                     str(gpu): [list(place) for place in held]
@@ -87,6 +89,11 @@ def dump(state: State) -> dict[str, Plain]:
         # Only if there is any, so that the dumps of existing stores do not change.
         **({"budgets": _budgets(state.tenants)} if state.tenants.budget_row else {}),
         **({"ended_recipes": ended} if (ended := _ended_recipes(state)) else {}),
+        **(
+            {"tainted_since": [[*place, since] for place, since in sorted(nodes.marks.since_ms.items())]}
+            if nodes.marks.since_ms
+            else {}
+        ),
         **(
             {"lacks": {cluster: _lacks(found) for cluster, found in sorted(nodes.lacks.items())}}
             if nodes.lacks
@@ -209,6 +216,8 @@ def load(plain: dict[str, Plain]) -> State:
             state.nodes.set_down(number, row["down"])
         if row["cordoned"]:
             state.nodes.set_cordoned(number, row["cordoned"])
+        if "live" in row:
+            state.nodes.mark(number, from_plain(LiveMarks, row["live"]))
         if row["foreign"][0]:
             state.nodes.set_foreign(number, *row["foreign"])
         for gpu, places in row.get("idle", {}).items():
@@ -216,6 +225,8 @@ def load(plain: dict[str, Plain]) -> State:
             state.nodes.find_slices(number, int(gpu), held)
         for gpu, found in row.get("pins", {}).items():
             state.nodes.pin(number, int(gpu), claims.read_pin(found))
+    # Missing where there are no such taints.
+    state.nodes.marks.resume({(number, key): since for number, key, since in plain.get("tainted_since", ())})
     for cluster, found in plain.get("lacks", {}).items():
         state.nodes.set_lacks(cluster, frozenset([Capability(each) for each in found]))
     state.configure(from_plain(Settings, plain["settings"]))

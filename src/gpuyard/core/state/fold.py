@@ -56,6 +56,7 @@ from gpuyard.model import (
     NodeChanged,
     NodeCordoned,
     NodeDown,
+    NodeMarked,
     NodeUncordoned,
     NodeUp,
     Outcome,
@@ -379,6 +380,7 @@ def set_clock(state: State, at_ms: int, by_ms: int) -> None:
     _pass_time(state, at_ms)
     for record in running:
         state.go_on(record, at_ms, at_ms - left_ms)
+    state.nodes.marks.skip(at_ms - left_ms)
     state.nodes.start_over()
 
 
@@ -618,6 +620,7 @@ _STEPS: dict[type, Callable[[State, Any], None] | None] = {
     NodeUp: fleet.node_up,
     NodeCordoned: fleet.node_cordoned,
     NodeUncordoned: fleet.node_uncordoned,
+    NodeMarked: fleet.node_marked,
     GpusTaken: fleet.gpus_taken,
     LayoutPinned: fleet.layout_pinned,
     LayoutReleased: fleet.layout_released,

@@ -1,6 +1,7 @@
 """The steps of `apply` that concern settings and fleet."""
 
 from gpuyard.core.fleet.bits import positions
+from gpuyard.core.fleet.marks import UNMARKED
 from gpuyard.core.fleet.mig_book import Pin
 from gpuyard.core.fleet.mig_geometry import PlacedSlice
 from gpuyard.core.fleet.mig_placing import pin_flaw
@@ -17,6 +18,7 @@ from gpuyard.model import (
     NodeChanged,
     NodeCordoned,
     NodeDown,
+    NodeMarked,
     NodeUncordoned,
     NodeUp,
 )
@@ -69,10 +71,6 @@ def engine_seen(state: State, event: EngineSeen) -> None:
     """Note what the engine of a cluster cannot do."""
     state.nodes.set_lacks(event.cluster, frozenset(event.lacks))
     state.recompile()
-    for record in [state.earmarks[job_id] for job_id in sorted(state.earmarks)]:
-        # An earmark where the job may no longer start would only keep GPUs idle.
-        if record.earmark and state.nodes.kind[record.earmark.grants[0].node] not in record.shape.way_on:
-            state.drop_earmark(record)
     state.nodes.gain_room()
 
 
@@ -98,6 +96,15 @@ def node_uncordoned(state: State, event: NodeUncordoned) -> None:
     """A node takes new jobs again."""
     _check(state, event)
     state.nodes.set_cordoned(event.node, "")
+
+
+def node_marked(state: State, event: NodeMarked) -> None:
+    """Labels and taints of a node are set. A job that waits for a node that it may no longer have is asked again."""
+    _check(state, event)
+    before = UNMARKED if event.reset else state.nodes.marks.live.get(event.node, UNMARKED)
+    changed = before.label(event.labels, event.unlabelled).taint(event.taints, event.untainted)
+    state.nodes.mark(event.node, changed)
+    state.recompile()
 
 
 def gpus_taken(state: State, event: GpusTaken) -> None:
@@ -143,7 +150,15 @@ def demand_learned(state: State, event: DemandLearned) -> None:
 
 
 _OfNode = (
-    NodeDown | NodeUp | NodeCordoned | NodeUncordoned | GpusTaken | LayoutPinned | LayoutReleased | LayoutMade
+    NodeDown
+    | NodeUp
+    | NodeCordoned
+    | NodeUncordoned
+    | NodeMarked
+    | GpusTaken
+    | LayoutPinned
+    | LayoutReleased
+    | LayoutMade
 )
 
 

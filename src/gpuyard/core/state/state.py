@@ -4,7 +4,7 @@ Whatever goes beyond the log (free-count sets, sorted queues, cached answers) is
 event and one rebuilt from its dump give the same plan.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 
 from gpuyard.core.caches import Caches
@@ -18,11 +18,23 @@ from gpuyard.core.jobs.waiters import Namesakes, Tally
 from gpuyard.core.quota.tenants import Tenants
 from gpuyard.core.quota.usage import UsageDelta
 from gpuyard.core.state.idle_plan import IdlePlan
-from gpuyard.model import CATALOGUE, After, Ask, Grant, JobClass, JobSpec, JobState, Market, Settings
+from gpuyard.model import (
+    CATALOGUE,
+    After,
+    Ask,
+    AttemptState,
+    Grant,
+    JobClass,
+    JobSpec,
+    JobState,
+    Market,
+    Settings,
+)
 from gpuyard.model.jobs import FIRST_EXTERNAL_ID
 from gpuyard.model.prices import BookPlace, PriceBook
 from gpuyard.model.units import DAY_MS
 
+_STOPPABLE = (AttemptState.STARTING, AttemptState.RUNNING, AttemptState.SUSPENDED)
 _MICRO_PER_MILLI_USD = 1000
 _DEFAULT_WEIGHT = 1000
 """Milli-dollars an hour for a GPU model without a price."""
@@ -350,10 +362,12 @@ class State:
 
     def recompile(self) -> None:
         """Recompute what depends on nodes, on the abilities of their engines or on weights, after a change of one."""
+        self.nodes.marks.renew(self.settings, self.now_ms)
         self.shapes.refresh(self.nodes, self.weights)
         self.demand = self._demand
         self.caches.clear()
         self._prices_known.clear()
+        self._drop_lost_earmarks()
 
     def most_free(self) -> int:
         """The largest number of wholly free GPUs on one schedulable node."""
@@ -388,9 +402,11 @@ class State:
             return False
         usage = shape.usages[kind].get(party)
         if usage is None:
-            way = shape.way_on[kind]
+            # Not by a way: another scheduler starts its jobs where it likes.
+            of_kind = nodes.kinds[kind]
+            rate = rate_on(shape, of_kind, self.weights[of_kind.model])
             usage = shape.usages[kind][party] = UsageDelta(
-                party, way.model, shape.gpu_milli, way.rate, shape.measure
+                party, of_kind.model, shape.gpu_milli, rate, shape.measure
             )
         record.grants = grants
         record.started_ms = at_ms
@@ -431,6 +447,16 @@ class State:
         usage.since_ms -= at_ms
         if usage.settled:
             tenants.settle_later(usage)
+
+    def _drop_lost_earmarks(self) -> None:
+        """Drop the earmarks on nodes where their jobs may no longer start: they would only keep GPUs idle."""
+        for record in [self.earmarks[job_id] for job_id in sorted(self.earmarks)]:
+            if record.earmark is None:
+                continue
+            numbers = [grant.node for grant in record.earmark.grants]
+            way = record.shape.way_on.get(self.nodes.kind[numbers[0]])
+            if way is None or not all([way.pools >> number & 1 for number in numbers]):
+                self.drop_earmark(record)
 
     def drop_earmark(self, record: JobRecord) -> None:
         """Drop the job's earmark, if it has one."""
@@ -541,10 +567,25 @@ class State:
 
     # -- time --------------------------------------------------------------------------------------------------
 
+    def find_leaving(self) -> Iterator[tuple[int, JobRecord]]:
+        """The running attempts that a taint of one of their nodes stops, with the time: a gang goes as a whole."""
+        marks = self.nodes.marks
+        numbers = sorted({number for number, _key in marks.since_ms})
+        for job_id in sorted({job_id for number in numbers for job_id in self.nodes.attempts_on[number]}):
+            record = self.jobs[job_id]
+            if record.phase not in _STOPPABLE or record.job.spec.elsewhere:
+                continue
+            tolerates = record.shape.ask.tolerates
+            due = [marks.leaving_ms(grant.node, tolerates, record.started_ms) for grant in record.grants]
+            if times := [each for each in due if each is not None]:
+                yield min(times), record
+
     def wake_ms(self) -> int | None:
         """When time alone may change a decision: a begin time, an earmark's expiry, shares or budgets."""
         times = [r.earmark.expires_ms for r in self.earmarks.values() if r.earmark]
         times += self._next_begin()
+        if self.nodes.marks.since_ms:
+            times += [due_ms for due_ms, _record in self.find_leaving() if due_ms > self.now_ms]
         tenants, queue = self.tenants, self.queue
         if queue.count and (tenants.budgeted or (queue.order.fair and (self.running or tenants.usage[0]))):
             times.append(tenants.due_ms)

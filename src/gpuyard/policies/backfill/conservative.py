@@ -8,6 +8,7 @@ A job goes where it was promised to go. The policy's `placement` chooses only fo
 jobs that start past others are: there are no promises behind it.
 """
 
+from gpuyard.core.fleet.placing import find_ways
 from gpuyard.core.fleet.shapes import Way
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.schedule.passes import Pass
@@ -73,12 +74,12 @@ class ConservativePass:
             # Slices are cut where geometry allows; the bookings for them are whole GPUs.
             last = self._last_in_line(record, found)
             return last or _RESERVATION
-        ways = tuple([way for way in shape.ways if not self._refused(record, way)])
-        slot = self._profile.earliest(record, now_ms, None if len(ways) == len(shape.ways) else ways)
+        ways = tuple([way for way in shape.in_order if not self._refused(record, way)])
+        slot = self._profile.earliest(record, now_ms, None if len(ways) == len(shape.in_order) else ways)
         if slot is not None and slot.at_ms == now_ms:
             self._starting = (record, slot.way.model)
             return slot.grants
-        if len(ways) == len(shape.ways):
+        if len(ways) == len(shape.in_order):
             self._slot = slot
         return _RESERVATION
 
@@ -112,11 +113,11 @@ class ConservativePass:
         current, profile, nodes, shape = self._pass, self._profile, self._pass.state.nodes, record.shape
         if not profile.booked_on(found) and profile.has_quota(record, nodes.kind_of[found[0].node].model):
             return found
-        place, rank = current.policy.place, current.policy.rank
+        place = current.policy.place
         holds = profile.holds(lasts_ms(record))
         nodes.shift(holds, -1)
         try:
-            for way in shape.ways if rank is None else rank(nodes, shape):
+            for way in find_ways(nodes, shape, current.policy.rank):
                 if self._refused(record, way) or not profile.has_quota(record, way.model):
                     continue
                 beside = place(nodes, shape, way, way.pools)

@@ -6,6 +6,7 @@ without a limit is years away, and holds all the same. Only a job within its gua
 that borrows (`entitled`): where nothing else is left, it takes promised room, and the promise is put off.
 """
 
+from gpuyard.core.fleet.placing import find_ways
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.schedule.entitled import unbound
 from gpuyard.core.schedule.passes import Pass
@@ -96,8 +97,8 @@ class EasyPass:
     def _beside(self, promised: Promise, record: JobRecord) -> tuple[Grant, ...] | ReasonCode:
         """Room that is not promised: first on other nodes, then what is left over on the nodes of the promise."""
         current, nodes, shape = self._pass, self._pass.state.nodes, record.shape
-        place, rank = current.policy.place, current.policy.rank
-        for way in shape.ways if rank is None else rank(nodes, shape):
+        place = current.policy.place
+        for way in find_ways(nodes, shape, current.policy.rank):
             if way.index in self._beyond or current.refused(record, way):
                 continue
             if self._quota is not None and not self._quota.leaves(record, way.model):

@@ -25,6 +25,9 @@ class NodeReply(TypedDict):
     memory_mib: int
     memory_mib_free: int
     features: list[str]
+    labels: dict[str, str]
+    """Those beyond the ones that every node has by itself."""
+    taints: list[str]
     jobs: list[str]
     slices: list[PlacedSlice]
     """Those in use."""
@@ -87,6 +90,48 @@ class OverviewReply(TypedDict):
     nodes_in_all: int
     nodes: list[NodeGpusReply]
     tenants: list[TenantUseReply]
+
+
+NodeLabelReply = TypedDict("NodeLabelReply", {"key": str, "value": str, "from": str})
+"""A label of a node, and where it comes from: `every node`, `engine`, `yard.yaml` or `live`."""
+
+NodeTaintReply = TypedDict("NodeTaintReply", {"taint": str, "from": str})
+"""A taint of a node as `KEY=VALUE:EFFECT`, and where it comes from."""
+
+
+class NodeMarksReply(TypedDict):
+    """All labels and taints of a node."""
+
+    node: str
+    cluster: str
+    labels: list[NodeLabelReply]
+    taints: list[NodeTaintReply]
+    removed: list[str]
+    """Labels that somebody removed live."""
+
+
+class NodeLiveMarks(TypedDict):
+    """What is set live on a node, in place of what the configuration says."""
+
+    node: str
+    cluster: str
+    labels: dict[str, str]
+    unlabelled: list[str]
+    """Labels that it does not have, whatever the configuration says."""
+    taints: list[str]
+    untainted: list[str]
+
+
+class LiveMarksReply(TypedDict):
+    """What is set live, by node."""
+
+    nodes: list[NodeLiveMarks]
+
+
+class MarkedReply(TypedDict):
+    """The nodes whose labels and taints are as was asked."""
+
+    nodes: list[str]
 
 
 class DrainReply(TypedDict):
