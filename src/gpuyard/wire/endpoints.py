@@ -1,7 +1,7 @@
 """The endpoints of the API, in one table: how each is asked, what it does, what it takes and what it answers.
 
 The server makes its routes and the description of the API from it (`api/edge/routes.py`), the client its calls
-(`api/client.py`); `replies/` has the forms of the answers, `api/messages/schemas.py` those of the bodies, both by their
+(`api/client.py`); `replies/` has the forms of the answers, `api/messages` those of the bodies, both by their
 names. An action decides which people may ask an endpoint (`control/access/rights.py`).
 """
 

@@ -9,10 +9,11 @@ from typing import Any, get_type_hints
 
 import pytest
 from fastapi import Request
+from pydantic import BaseModel
 
 from gpuyard.api import client
 from gpuyard.api.edge import routes
-from gpuyard.api.messages import schemas
+from gpuyard.api.edge.routes import find_body
 from gpuyard.api.messages.problems import Problem
 from gpuyard.reports.cost import COST
 from gpuyard.wire import endpoints, reply_schemas
@@ -73,7 +74,7 @@ def test_an_endpoint_names_forms_that_there_are(endpoint: Endpoint) -> None:
     for name in (endpoint.reply, *endpoint.others.values()):
         made = reply_schemas.make_schemas([reply_schemas.find_form(name)])[name] if name else {}
         assert not name or made.get("properties") or made["anyOf"]
-    assert not endpoint.body or issubclass(getattr(schemas, endpoint.body), schemas.BaseModel)
+    assert not endpoint.body or issubclass(find_body(endpoint.body), BaseModel)
 
 
 def test_values_go_into_the_path_and_the_query() -> None:

@@ -2,15 +2,16 @@
 
 import pytest
 
+from gpuyard.api.messages.node_bodies import DrainRequest
 from gpuyard.api.messages.problems import Problem
-from gpuyard.api.messages.schemas import DrainRequest, check_value
+from gpuyard.api.messages.schemas import check_value
 from gpuyard.core.phrases import hours_counted
 from gpuyard.model.units import HOUR_MS, MILLI
 from gpuyard.reports.nodes import REPORT
 
 NODE = dict.fromkeys(REPORT.fields({}), "") | {
     "name": "n1", "state": "UP", "gpus": 1, "gpus_free": 1, "gpus_pinned": 0, "cpus": 4, "cpus_free": 4, "jobs": [],
-    "memory_mib": 24 * 1024, "memory_mib_free": 23 * 1024,
+    "memory_mib": 24 * 1024, "memory_mib_free": 23 * 1024, "labels": {}, "taints": [],
 }  # fmt: skip
 
 

@@ -12,12 +12,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
+from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from starlette.datastructures import QueryParams
 
 from gpuyard.api.edge.peers import get_asker
 from gpuyard.api.edge.unread import measure
-from gpuyard.api.messages import schemas
+from gpuyard.api.messages import node_bodies, schemas
 from gpuyard.api.messages.problems import MEDIA_TYPE, Problem
 from gpuyard.control.access.rights import Sight, check_ever
 from gpuyard.control.views.queue_list import Filter
@@ -224,6 +225,11 @@ def _takes(endpoint: Endpoint) -> Callable[[Request], Awaitable[None]]:
     return known
 
 
+def find_body(name: str) -> type[BaseModel]:
+    """The form of a body, by its name."""
+    return next(vars(module)[name] for module in (schemas, node_bodies) if name in vars(module))
+
+
 def _describe(app: FastAPI, endpoints: Iterable[Endpoint]) -> None:
     """Put the forms that the endpoints name into the description of the API."""
     made = app.openapi
@@ -232,7 +238,7 @@ def _describe(app: FastAPI, endpoints: Iterable[Endpoint]) -> None:
         if app.openapi_schema is None:
             found = made()
             bodies = {each.body for each in endpoints if each.body}
-            models = [getattr(schemas, name) for name in sorted(bodies)]
+            models = [find_body(name) for name in sorted(bodies)]
             _, defs = models_json_schema(
                 [(each, "validation") for each in models], ref_template=reply_schemas.REFS
             )

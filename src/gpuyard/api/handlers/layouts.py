@@ -7,7 +7,8 @@ from fastapi import Request, Response
 from gpuyard.api.edge.peers import get_asker
 from gpuyard.api.edge.routes import Handlers, answer, read_number
 from gpuyard.api.edge.throttle import run_in_thread
-from gpuyard.api.messages.schemas import MigPlanRequest, PinRequest, ReleaseRequest, read_body
+from gpuyard.api.messages.node_bodies import MigPlanRequest, PinRequest, ReleaseRequest
+from gpuyard.api.messages.schemas import read_body
 from gpuyard.control.commands.layouts import LayoutRequests
 from gpuyard.control.serve import Yard
 from gpuyard.control.views.defragmenting import MOVES_UNSAID, defrag_view

@@ -26,8 +26,9 @@ from gpuyard.api.edge.routes import (
 from gpuyard.api.edge.throttle import run_at_leisure, run_in_one_thread, wait_for_room
 from gpuyard.api.edge.unread import JOB_BYTES, ROW_BYTES, make_room
 from gpuyard.api.handlers.jobs import mask_jobs
+from gpuyard.api.messages.node_bodies import DrainRequest
 from gpuyard.api.messages.problems import Problem
-from gpuyard.api.messages.schemas import DrainRequest, read_body
+from gpuyard.api.messages.schemas import read_body
 from gpuyard.control.reading.plain_views import total_use_view
 from gpuyard.control.serve import Yard
 from gpuyard.control.views.accounts import read_owed

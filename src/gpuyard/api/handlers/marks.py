@@ -7,7 +7,8 @@ from fastapi import Request, Response
 from gpuyard.api.edge.peers import get_asker
 from gpuyard.api.edge.routes import Handlers, answer
 from gpuyard.api.edge.throttle import run_in_thread
-from gpuyard.api.messages.schemas import MarkRequest, read_body
+from gpuyard.api.messages.node_bodies import MarkRequest
+from gpuyard.api.messages.schemas import read_body
 from gpuyard.control.commands.marks import MarkRequests
 from gpuyard.control.serve import Yard
 from gpuyard.wire import endpoints

@@ -7,7 +7,8 @@ from fastapi import Request, Response
 from gpuyard.api.edge.peers import get_asker
 from gpuyard.api.edge.routes import Handlers, answer
 from gpuyard.api.edge.throttle import run_in_thread
-from gpuyard.api.messages.schemas import SamplesRequest, read_body
+from gpuyard.api.messages.node_bodies import SamplesRequest
+from gpuyard.api.messages.schemas import read_body
 from gpuyard.control.access.rights import Role
 from gpuyard.control.refusals import Forbidden
 from gpuyard.control.replica.labels import current_key, find_node, find_nodes, node_key, parse_attempt_key
