@@ -174,6 +174,7 @@ class SimRig:
             Capability.LIMITS,
             Capability.INDICES,
             Capability.IMAGES,
+            Capability.NEW_LIMITS,
         }
         self.engine = SimEngine(lambda: self.now_ms, [node], self._life, faults=faults, capabilities=able)
 

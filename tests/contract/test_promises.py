@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 
 import pytest
 
@@ -12,6 +13,7 @@ from gpuyard.engines.contract import (
     HasFence,
     HasTerminals,
     LinkEnd,
+    NewLimit,
     NoSuchPlace,
     Permanent,
     Phase,
@@ -289,13 +291,16 @@ def test_an_old_epoch_changes_nothing(rig: Rig) -> None:
     until_alive(rig, "y-1-1")
     late = launch(rig, "y-2-1", job_id=2)
 
-    for act in (
+    acts: list[Callable[[], object]] = [
         lambda: rig.engine.start(1, [late]),
         lambda: rig.engine.stop(1, [StopRequest("y-1-1", Outcome.CANCELLED, 0)]),
         lambda: rig.engine.suspend(1, ["y-1-1"]),
         lambda: rig.engine.resume(1, ["y-1-1"]),
         lambda: rig.engine.forget(1, ["y-1-1"]),
-    ):
+    ]
+    if Capability.NEW_LIMITS in rig.engine.capabilities:
+        acts.append(lambda: limited(rig, "y-1-1", 1, epoch=1))
+    for act in acts:
         with pytest.raises(Stale):
             act()
     rig.let_pass(50)
@@ -337,6 +342,37 @@ def test_a_frozen_job_does_nothing_and_its_time_limit_waits(rig: Rig) -> None:
     report = ended(rig, "y-1-1")
     assert Outcome.TIMEOUT is report.outcome
     assert 1_000 + 2 * limit_ms <= report.ended_ms - report.started_ms
+
+
+def limited(rig: Rig, key: str, limit_ms: int, epoch: int = EPOCH) -> Answer:
+    (reply,) = rig.engine.limit(epoch, [NewLimit(key, limit_ms)])  # type: ignore[attr-defined]
+    return reply.answer
+
+
+def test_a_running_job_gets_another_time_limit_counted_from_its_start(rig: Rig) -> None:
+    if Capability.NEW_LIMITS not in rig.engine.capabilities:
+        pytest.skip("this engine gives a running job no other limit")
+    limit_ms = 900 * rig.slack
+    start(
+        rig,
+        launch(rig, "y-1-1", LONG, limit_ms=60_000),
+        launch(rig, "y-2-1", LONG, limit_ms=limit_ms, job_id=2),
+    )
+    for key in ("y-1-1", "y-2-1"):
+        until_alive(rig, key)
+        until(rig, key, Phase.RUNNING)
+    assert (60_000, limit_ms) == (look(rig, "y-1-1").limit_ms, look(rig, "y-2-1").limit_ms)
+
+    assert DONE * 2 == [limited(rig, "y-1-1", limit_ms), limited(rig, "y-2-1", 60_000)]
+    assert [Answer.UNSURE] == [limited(rig, "y-9-1", 5)]
+    short = ended(rig, "y-1-1")
+    assert Outcome.TIMEOUT is short.outcome
+    assert limit_ms <= short.ended_ms - short.started_ms < 30_000
+    rig.let_pass(1_000)
+    long = look(rig, "y-2-1")
+    assert (Phase.RUNNING, 60_000) == (long.phase, long.limit_ms)
+    assert DONE == [limited(rig, "y-2-1", 1)], "it has run for longer than that"
+    assert Outcome.TIMEOUT is ended(rig, "y-2-1").outcome
 
 
 def test_a_frozen_job_can_be_stopped(rig: Rig) -> None:

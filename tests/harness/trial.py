@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from gpuyard.control.loop.loop import Controller
-from gpuyard.control.replica.replica import Replica
+from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.core.explain.admission import impossible_reason
 from gpuyard.core.state.dump import canonical
 from gpuyard.engines.contract import EngineError, Launch, Recipe, Stale
@@ -25,7 +25,9 @@ from gpuyard.model import (
     AfterKind,
     Ask,
     ConfigSet,
+    EarmarkDropped,
     Job,
+    JobChanged,
     JobClass,
     JobSpec,
     JobState,
@@ -103,10 +105,14 @@ class Trial:
     steps: int = STEPS
     images: bool = False
     """Whether some jobs run in images, which take time to pull and cannot always be had."""
+    changing: bool = True
+    """Whether jobs are changed."""
     story: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.rng = rng = Random(self.seed)
+        self.changes = Random(self.seed + 7)
+        """Draws changes of jobs."""
         self.pulls = Random(self.seed + 2)
         """A source of its own: a seed without images lives as it did before there were any."""
         self.clock_ms = 1_000_000
@@ -147,8 +153,10 @@ class Trial:
 
     def _faults(self) -> Faults:
         rng = self.rng
-        names = [name for name in Faults.__slots__ if name.endswith("_milli") and name != "pull_fails_milli"]
+        apart = ("pull_fails_milli", "refuses_limit_milli")
+        names = [name for name in Faults.__slots__ if name.endswith("_milli") and name not in apart]
         rates = {name: rng.choice([0, 0, 30, 120]) for name in names}
+        rates["refuses_limit_milli"] = self.changes.choice([0, 0, 500]) if self.changing else 0
         if self.images:
             rates["pull_fails_milli"] = self.pulls.choice([0, 100, 300])
         rates["crash_milli"] = rng.choice([0, 500, 1000])
@@ -304,6 +312,28 @@ class Trial:
         self.story.append(f"{self.clock_ms}: {verb.value} {job_id}")
         self.replica.commit(None, lambda draft: draft.add(Requested(self.now_ms(), job_id, verb, "someone")))
 
+    def change_job(self, job_id: int) -> None:
+        """A job has another limit and name; one that waits asks for what another one would."""
+        rng, record = self.changes, self.replica.state.jobs[job_id]
+        job, now_ms = record.job, self.now_ms()
+        spec = replace(job.spec, name=rng.choice(["a", "b"]))
+        if record.phase is None:
+            spec = replace(
+                spec, ask=replace(spec.ask, gpus=Whole(rng.choice([0, 1, 2]))), tenant=rng.choice("abc")
+            )
+        if impossible_reason(self.replica.state, spec) is not None:
+            return
+        new = job._replace(spec=spec, limit_ms=rng.choice([0, 5000, 60_000, 600_000]))
+        joined_ms = now_ms if record.phase is None and rng.random() < 0.5 else record.joined_ms
+        self.story.append(f"{self.clock_ms}: change {job_id} to {new.limit_ms} ms and {spec.ask.gpus}")
+
+        def make(draft: Draft) -> None:
+            if record.earmark is not None:
+                draft.add(EarmarkDropped(now_ms, job_id))
+            draft.add(JobChanged(now_ms, new, joined_ms, rng.choice([0, 0, 7000]), "someone"))
+
+        self.replica.commit(None, make)
+
     def drain(self) -> None:
         number = (
             self.rng.randrange(len(self.replica.state.nodes.node)) if self.replica.state.nodes.node else -1
@@ -348,6 +378,8 @@ class Trial:
             self.ask_for(rng.choice(list(Verb)), rng.choice(sorted(state.jobs)))
         elif dice < 0.29:
             self.drain()
+        elif self.changing and self.changes.random() < 0.06 and state.jobs:
+            self.change_job(self.changes.choice(sorted(state.jobs)))
         elif dice < 0.32:
             self.skew_ms += rng.choice([-60_000, -1000, 1000, 3_600_000])
         elif dice < 0.38:

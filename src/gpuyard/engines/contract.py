@@ -162,6 +162,15 @@ class StopRequest:
     grace_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class NewLimit:
+    """The time limit that an attempt is to have from now on, counted from where its first one began."""
+
+    key: str
+    limit_ms: int
+    """0: none."""
+
+
 class Answer(Enum):
     """The result of a call for one attempt."""
 
@@ -226,6 +235,8 @@ class AttemptReport:
     """Whether another attempt would fail alike: its image does not exist. Only with FAILED."""
     gpus: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """Indices of its GPUs on each node, where the engine chose others than the launch names (see INDICES)."""
+    limit_ms: int | None = None
+    """The time limit that it is held to, 0 for none; None: not told. Told of what runs, with NEW_LIMITS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,6 +386,19 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Let go of the engine. What runs goes on."""
+        ...
+
+
+class ChangesLimits(Protocol):
+    """An engine with NEW_LIMITS."""
+
+    def limit(self, epoch: int, limits: Sequence[NewLimit]) -> list[Reply]:
+        """Give running attempts other time limits; one that has run for longer already is over at once, as at any
+        limit.
+
+        DONE: the report says so once the attempt is held to it. REFUSED: it has its limit as before. UNSURE: the report
+        will tell.
+        """
         ...
 
 

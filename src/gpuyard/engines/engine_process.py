@@ -34,6 +34,7 @@ from gpuyard.engines.contract import (
     Engine,
     EngineError,
     Launch,
+    NewLimit,
     NodeReport,
     Phase,
     Reply,
@@ -119,6 +120,10 @@ class EngineApart:
     def resume(self, epoch: int, keys: Sequence[str]) -> list[Reply]:
         """Let frozen attempts go on."""
         return self._replies("resume", epoch, keys)
+
+    def limit(self, epoch: int, limits: Sequence[NewLimit]) -> list[Reply]:
+        """Give running attempts other time limits."""
+        return self._replies("limit", epoch, limits)
 
     def pin(self, epoch: int, node: str, layouts: Mapping[int, tuple[Slice, ...]]) -> Mapping[int, Reply]:
         """Keep these layouts on these GPUs of a node."""

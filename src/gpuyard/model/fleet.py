@@ -32,6 +32,8 @@ class Capability(Enum):
     `AttemptReport.gpus` says which."""
     IMAGES = "images"
     """Jobs in container images."""
+    NEW_LIMITS = "new limits"
+    """An attempt that runs gets another time limit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from gpuyard.engines.contract import (
     AttemptReport,
     Launch,
     LogPiece,
+    NewLimit,
     NodeReport,
     NoMig,
     Phase,
@@ -53,6 +54,7 @@ class _Entry:
     """How long it had run when it was last resumed."""
     since_ms: int = 0
     """When it was last resumed."""
+    timed_out: bool = False
 
 
 class SimEngine(NoMig):
@@ -68,7 +70,13 @@ class SimEngine(NoMig):
         *,
         faults: Faults | None = None,
         capabilities: frozenset[Capability] = frozenset(
-            {Capability.GANG, Capability.SUSPEND, Capability.LIMITS, Capability.INDICES}
+            {
+                Capability.GANG,
+                Capability.SUSPEND,
+                Capability.LIMITS,
+                Capability.INDICES,
+                Capability.NEW_LIMITS,
+            }
         ),
     ) -> None:
         self.capabilities = capabilities
@@ -229,7 +237,10 @@ class SimEngine(NoMig):
         run.tasks = asked // 2 if half else asked
         entry.since_ms = self._now
         entry.report = AttemptReport(
-            entry.launch.key, Phase.STARTING if half else Phase.RUNNING, started_ms=self._now
+            entry.launch.key,
+            Phase.STARTING if half else Phase.RUNNING,
+            started_ms=self._now,
+            limit_ms=entry.launch.limit_ms,
         )
         self._outputs[entry.launch.key] = life.output
         if half:
@@ -265,6 +276,7 @@ class SimEngine(NoMig):
 
     def _time_out(self, entry: _Entry) -> None:
         entry.turn += 1
+        entry.timed_out = True
         self._term(entry, Outcome.TIMEOUT, entry.launch.grace_ms)
 
     def _term(self, entry: _Entry, outcome: Outcome, grace_ms: int) -> None:
@@ -315,10 +327,34 @@ class SimEngine(NoMig):
         """Let frozen attempts go on."""
         return self._call(epoch, [partial(self._resume, key) for key in keys])
 
-    def _running(self, key: str) -> _Entry | Reply:
-        entry = self._books.get(key)
+    def limit(self, epoch: int, limits: Sequence[NewLimit]) -> list[Reply]:
+        """Give running attempts other time limits."""
+        return self._call(epoch, [partial(self._limit, wish) for wish in limits])
+
+    def _limit(self, wish: NewLimit) -> Reply:
+        entry = self._running(wish.key)
+        if isinstance(entry, Reply):
+            return Reply(Answer.UNSURE, entry.why)
+        if entry.timed_out:
+            return Reply(Answer.UNSURE, "its time is up")
+        if self.faults.refuses_limit():
+            return Reply(Answer.REFUSED, "the site allows no other limit")
+        runs = entry.report.phase is Phase.RUNNING
+        self._pause(entry)
+        entry.launch = replace(entry.launch, limit_ms=wish.limit_ms)
+        entry.report = replace(entry.report, limit_ms=wish.limit_ms)
+        if runs:
+            entry.since_ms = self._now
+            self._schedule(entry)
+        return _DONE
+
+    def _frozen_or_running(self, key: str) -> _Entry | Reply:
         if Capability.SUSPEND not in self.capabilities:
             return Reply(Answer.REFUSED, "this engine cannot freeze jobs")
+        return self._running(key)
+
+    def _running(self, key: str) -> _Entry | Reply:
+        entry = self._books.get(key)
         if entry is None or entry.report.phase not in (Phase.RUNNING, Phase.SUSPENDED):
             return Reply(Answer.REFUSED, "it does not run")
         return entry if self._reachable(entry.launch) else Reply(Answer.UNSURE, "its node is out of reach")
@@ -329,7 +365,7 @@ class SimEngine(NoMig):
         entry.turn += 1
 
     def _suspend(self, key: str) -> Reply:
-        entry = self._running(key)
+        entry = self._frozen_or_running(key)
         if isinstance(entry, Reply):
             return entry
         if entry.report.phase is Phase.RUNNING:
@@ -338,7 +374,7 @@ class SimEngine(NoMig):
         return _DONE
 
     def _resume(self, key: str) -> Reply:
-        entry = self._running(key)
+        entry = self._frozen_or_running(key)
         if isinstance(entry, Reply):
             return entry
         if entry.report.phase is Phase.SUSPENDED:

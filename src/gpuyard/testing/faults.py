@@ -50,6 +50,8 @@ class Faults:
     flap_ms_max: int = 60_000
     pull_fails_milli: int = 0
     """The registry does not answer at the end of a pull."""
+    refuses_limit_milli: int = 0
+    """The site refuses a running job another time limit."""
 
     @classmethod
     def none(cls) -> "Faults":
@@ -104,6 +106,10 @@ class Faults:
     def pull_fails(self) -> bool:
         """Whether this pull ends without an image."""
         return self._draw(self.pull_fails_milli)
+
+    def refuses_limit(self) -> bool:
+        """Whether another time limit is refused."""
+        return self._draw(self.refuses_limit_milli)
 
     def flap(self, names: list[str]) -> tuple[str, bool, int] | None:
         """Which node goes out of reach now, whether it crashed, and for how long."""

@@ -204,7 +204,9 @@ CHANGEABLE = (
     "dependencies_any", "array_limit", "checkpoint_s", "retries", "requeue",
 )  # fmt: skip
 """Fields that `update` changes of a job that waits."""
-CHANGEABLE_RUNNING = frozenset({"name", "project", "labels", "retries", "requeue", "array_limit"})
+CHANGEABLE_RUNNING = frozenset(
+    {"name", "project", "labels", "retries", "requeue", "array_limit", "time_limit_s"}
+)
 """Those of a job that runs."""
 NICE_S_MAX = 30 * 86_400
 """By how much a place in the line is moved."""

@@ -19,7 +19,7 @@ from gpuyard.control.replica.replica import Replica
 from gpuyard.control.views.audit import read_audit
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.state.dump import canonical
-from gpuyard.model import JobClass, Settings, Tenant, Verb, Whole
+from gpuyard.model import AttemptConfirmed, Capability, EngineSeen, JobClass, Settings, Tenant, Verb, Whole
 from gpuyard.model.units import HOUR_MS
 from gpuyard.policies.registry import PRESETS
 from rigs.request_service import ANA, ROOT, Rig, granted, rig
@@ -197,6 +197,23 @@ def test_of_a_running_job_only_what_lowers_its_claim(service: Rig) -> None:
     assert 1 == changed(service, job, name="x", labels={"a": "b"}, requeue=False).jobs
     service.end(job)
     assert isinstance(refused(service, job, name="y"), Gone)
+
+
+def test_a_running_job_gets_another_limit_where_its_engine_can(service: Rig) -> None:
+    job = service.submit(ANA_RED, tenant="red/ana", limit_ms=HOUR_MS)
+    service.start(job)
+    before = record(service, job).end_ms
+    assert 1 == changed(service, job, ANA_RED, time_limit_s=7200).jobs
+    assert (before + HOUR_MS, 0) == (record(service, job).end_ms, record(service, job).joined_ms)
+    assert "may run for 4 h" in str(refused(service, job, ANA_RED, time_limit_s=5 * 3600))
+    service.add(AttemptConfirmed(service.now_ms(), job, 1))
+    service.time_ms += 60_000
+    assert ["it has run for longer than its new limit, and ends now"] == [
+        *changed(service, job, time_limit_s=5).notes
+    ]
+    service.add(EngineSeen(service.now_ms(), "c", (Capability.NEW_LIMITS,)))
+    assert "gives no running job another time limit" in str(refused(service, job, time_limit_s=600))
+    assert 1 == changed(service, job, name="x").jobs
 
 
 def test_an_ask_that_was_settled_at_submission_is_not_changed(service: Rig) -> None:

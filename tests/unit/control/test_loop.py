@@ -21,6 +21,7 @@ from gpuyard.engines.contract import (
     AttemptReport,
     ForeignProcess,
     Launch,
+    NewLimit,
     NodeReport,
     Part,
     Phase,
@@ -39,6 +40,7 @@ from gpuyard.model import (
     ConfigSet,
     DemandLearned,
     JobCancelled,
+    JobChanged,
     JobClass,
     Node,
     Outcome,
@@ -103,6 +105,10 @@ class Engine(SimEngine):
         self._note("stop")
         self.took_ns += self.call_ns * len(halts)
         return super().stop(epoch, halts)
+
+    def limit(self, epoch: int, limits: Sequence[NewLimit]) -> list[Reply]:
+        self._note("limit")
+        return super().limit(epoch, limits)
 
     def forget(self, epoch: int, keys: Sequence[str]) -> None:
         self.took_ns += self.call_ns * len(keys)
@@ -669,3 +675,56 @@ def test_what_a_pass_says_of_jobs_is_kept_for_those_who_list_them() -> None:
     assert (here.replica.seq, second) == (judged.seq, judged.last_job_id)
     here.step(10_000)
     assert {second: ReasonCode.STARTED} == here.replica.judged.by_id()
+
+
+def changed(here: Here, job_id: int, limit_ms: int) -> None:
+    job = here.replica.state.jobs[job_id].job
+    here.add(JobChanged(here.now_ms, job._replace(limit_ms=limit_ms), by="ada"))
+
+
+def test_a_running_attempt_is_held_to_the_new_limit_of_its_job() -> None:
+    here = Here(run_ms=100_000)
+    job_id = here.submit(limit_ms=60_000)
+    for _ in range(2):
+        here.step(100)
+    changed(here, job_id, 5_000)
+    here.step(100)
+    here.step(100)
+    assert 5_000 == here.engine.status([KEY])[0].limit_ms
+    here.step(5_000)
+    here.step(2_000)
+    assert "TIMEOUT" == here.ended(job_id)
+
+
+def test_a_limit_that_did_not_come_through_is_asked_for_again() -> None:
+    here = Here(run_ms=100_000)
+    job_id = here.submit(limit_ms=60_000)
+    for _ in range(2):
+        here.step(100)
+    here.engine.broken = "limit"
+    changed(here, job_id, 5_000)
+    assert "limit: not now" in " ".join(here.step(100).errors)
+    assert 60_000 == here.engine.status([KEY])[0].limit_ms
+    here.engine.broken = ""
+    here.lead()
+    for _ in range(3):
+        here.step(1_000)
+    assert 5_000 == here.engine.status([KEY])[0].limit_ms, "another leader goes on with it"
+
+
+def test_a_limit_that_the_engine_refuses_leaves_both_sides_as_they_were() -> None:
+    here = Here(run_ms=100_000)
+    job_id = here.submit(limit_ms=60_000)
+    for _ in range(2):
+        here.step(100)
+    end_ms = here.replica.state.jobs[job_id].end_ms
+    here.engine.faults.refuses_limit_milli = 1000
+    changed(here, job_id, 90_000)
+    (back,) = [event for event in here.step(100).events if isinstance(event, JobChanged)]
+
+    assert "time limit 1m, as before: the site allows no other limit" == back.what
+    record = here.replica.state.jobs[job_id]
+    assert (60_000, end_ms, 60_000) == (record.limit_ms, record.end_ms, here.engine.status([KEY])[0].limit_ms)
+    here.engine.calls.clear()
+    here.step(60_000)
+    assert "limit" not in here.engine.calls, "there is nothing left to ask for"

@@ -25,10 +25,12 @@ from gpuyard.control.views.request_again import rebuild_request, revise_request
 from gpuyard.core import State
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.state.dependencies import find_awaited
+from gpuyard.errors import quote
 from gpuyard.model import (
     After,
     AfterKind,
     AttemptState,
+    Capability,
     EarmarkDropped,
     Event,
     Job,
@@ -146,6 +148,8 @@ class ChangeWish(Wish):
             draft.add(event)
         if record.joined_ms > before_ms:
             return Changed("it asks for more than before, and goes to the end of its line")
+        if found and record.phase is AttemptState.RUNNING and record.end_ms <= now_ms:
+            return Changed("it has run for longer than its new limit, and ends now")
         return bool(found)
 
     def rehearse(self, state: State, record: JobRecord, now_ms: int) -> list[Event]:
@@ -158,7 +162,7 @@ class ChangeWish(Wish):
     def judge(self, state: State, record: JobRecord, now_ms: int) -> list[Event] | Refusal:
         """The events that change a job, none if it is so already; or why it is not changed."""
         change, by = self._change, self._person.signature
-        if (refusal := _unfit(record, change)) is not None:
+        if (refusal := _unfit(state, record, change)) is not None:
             return refusal
         try:
             job = self._changed(state, record)
@@ -282,7 +286,7 @@ class ChangeWish(Wish):
         return [*asked]
 
 
-def _unfit(record: JobRecord, change: Change) -> Refusal | None:
+def _unfit(state: State, record: JobRecord, change: Change) -> Refusal | None:
     """Why a job cannot be changed in its state."""
     if record.phase is None:
         return None
@@ -296,6 +300,13 @@ def _unfit(record: JobRecord, change: Change) -> Refusal | None:
         what = ", ".join([*fixed, *(["nice"] if change.nice_s is not None else [])])
         return Impossible(
             f"job {label} runs: {what} cannot be changed now, only {', '.join(sorted(CHANGEABLE_RUNNING))}",
+            f"`yard requeue {label}` lets it wait again; then it can be changed.",
+        )
+    clusters = sorted({state.nodes.node[grant.node].cluster for grant in record.grants})
+    unable = [name for name in clusters if Capability.NEW_LIMITS in state.nodes.lacks.get(name, ())]
+    if unable and "time_limit_s" in change.fields:
+        return Impossible(
+            f"job {label} runs on cluster {quote(unable[0])}, which gives no running job another time limit",
             f"`yard requeue {label}` lets it wait again; then it can be changed.",
         )
     return None

@@ -8,6 +8,7 @@ GPUs that keep a layout which the engine has not made are to be cut.
 from collections import Counter
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from gpuyard.control.replica.labels import current_key, parse_attempt_key
 from gpuyard.control.replica.replica import Replica
@@ -21,6 +22,7 @@ from gpuyard.engines.contract import (
     Engine,
     EngineError,
     Launch,
+    NewLimit,
     Part,
     Phase,
     Recipe,
@@ -28,9 +30,20 @@ from gpuyard.engines.contract import (
     Stale,
     StopRequest,
 )
-from gpuyard.model import AttemptState, Capability, Event, LayoutMade, Node, Outcome, StopCause, Verb
+from gpuyard.model import (
+    AttemptState,
+    Capability,
+    Event,
+    JobChanged,
+    LayoutMade,
+    Node,
+    Outcome,
+    StopCause,
+    Verb,
+)
 from gpuyard.model.mig import Slice
 from gpuyard.model.units import NO_LIMIT_MS
+from gpuyard.quantities import duration_text
 from gpuyard.wire.partition_names import choose_partition
 
 FIRST_RETRY_MS = 1_000
@@ -77,6 +90,15 @@ class RetryPace:
         self._next_ms = {at: when for at, when in self._next_ms.items() if at[1] in alive}
 
 
+class LimitChange(NamedTuple):
+    """An attempt that is held to another time limit than its job has by now."""
+
+    record: JobRecord
+    wish: NewLimit
+    held_ms: int
+    """What it is held to; 0: none."""
+
+
 @dataclass(slots=True)
 class Todo:
     """Calls to make, in this order."""
@@ -84,6 +106,7 @@ class Todo:
     halts: list[StopRequest] = field(default_factory=list)
     suspend: list[str] = field(default_factory=list)
     resume: list[str] = field(default_factory=list)
+    limits: list[LimitChange] = field(default_factory=list)
     starts: list[JobRecord] = field(default_factory=list)
     forget: list[str] = field(default_factory=list)
 
@@ -116,6 +139,13 @@ def find_todo(
             found.suspend.append(key)
         elif report.phase is Phase.SUSPENDED and _thaws(record) and pace.due("resume", key, now_ms):
             found.resume.append(key)
+        elif (
+            report.limit_ms is not None
+            and report.limit_ms != limit_of(record)
+            and report.phase in (Phase.RUNNING, Phase.SUSPENDED)
+            and pace.due("limit", key, now_ms)
+        ):
+            found.limits.append(LimitChange(record, NewLimit(key, limit_of(record)), report.limit_ms))
     found.halts = [
         StopRequest(keys[record.id], _outcome(record), _grace_ms(record)) for record in by_turns(stops)
     ]
@@ -150,6 +180,21 @@ def find_strays(
         elif report.phase is not Phase.UNKNOWN and pace.due("stop", key, now_ms):
             halts.append(StopRequest(key, Outcome.CANCELLED, 0))
     return halts, over
+
+
+def limit_of(record: JobRecord) -> int:
+    """The time limit of a job's attempts, as engines have it; 0: none."""
+    return 0 if record.limit_ms >= NO_LIMIT_MS else record.limit_ms
+
+
+def kept_limit_event(state: State, change: LimitChange, why: str, now_ms: int) -> Event | None:
+    """The job keeps the limit that its attempt is held to: its engine has refused another. None: it is over."""
+    record, was = state.jobs.get(change.record.id), change.record
+    if record is None or record.phase is None or record.attempt != was.attempt:
+        return None
+    job = record.job._replace(limit_ms=change.held_ms)
+    what = f"time limit {duration_text(change.held_ms) if change.held_ms else 'none'}, as before: {why}"
+    return JobChanged(now_ms, job, record.joined_ms, record.nice_ms, "", what)
 
 
 def _frozen(record: JobRecord) -> bool:
@@ -189,7 +234,7 @@ def make_launch(yard: str, state: State, record: JobRecord, recipe: Recipe) -> L
         name=spec.name,
         recipe=recipe,
         parts=tuple(parts),
-        limit_ms=0 if record.limit_ms >= NO_LIMIT_MS else record.limit_ms,
+        limit_ms=limit_of(record),
         grace_ms=_grace_ms(record),
         restarts=record.attempt - 1,
         array_id=job.array_id,

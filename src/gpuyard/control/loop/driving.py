@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from gpuyard.control.loop.act import (
     ACT_NS,
@@ -19,10 +19,12 @@ from gpuyard.control.loop.act import (
     FORGET_MAX,
     OTHERS_MS,
     LayoutKeeper,
+    LimitChange,
     RetryPace,
     Todo,
     find_strays,
     find_todo,
+    kept_limit_event,
     make_launch,
 )
 from gpuyard.control.loop.folder_memory import Witness
@@ -34,6 +36,7 @@ from gpuyard.core.jobs.records import JobRecord
 from gpuyard.engines.contract import (
     Answer,
     AttemptReport,
+    ChangesLimits,
     Engine,
     EngineError,
     NodeReport,
@@ -308,6 +311,7 @@ class Driver:
         self._set_time(wanted, now_ms, began_ns)
         self._by_pieces("stop", wanted.halts, lambda halts: self._stop(halts, now_ms, deeds), deeds)
         self._freeze(wanted, now_ms, deeds)
+        self._limit(wanted.limits, now_ms, deeds)
         self._keep_layouts(now_ms, deeds)
         self._by_pieces("start", wanted.starts, lambda records: self._start(records, now_ms, deeds), deeds)
         if self._over:
@@ -416,6 +420,33 @@ class Driver:
                 for key in keys:
                     self._pace.made(what, key, now_ms)
                 self._try(what, deeds, lambda call=call, keys=keys: call(self.epoch, keys))  # type: ignore[misc]
+
+    def _limit(self, wanted: list[LimitChange], now_ms: int, deeds: ActResult) -> None:
+        """Have attempts held to the limits of their jobs; a job keeps the limit that its engine does not change."""
+        if not wanted or Capability.NEW_LIMITS not in self.engine.capabilities:
+            return
+        for each in wanted:
+            self._pace.made("limit", each.wish.key, now_ms)
+        try:
+            replies = cast("ChangesLimits", self.engine).limit(self.epoch, [each.wish for each in wanted])
+        except Stale:
+            raise
+        except EngineError as error:
+            deeds.errors.append(f"limit: {error}")
+            return
+        refused = [
+            (each, reply.why)
+            for each, reply in zip(wanted, replies, strict=True)
+            if reply.answer is Answer.REFUSED
+        ]
+        if refused:
+
+            def make(draft: Draft) -> None:
+                for each, why in refused:
+                    if (event := kept_limit_event(draft.state, each, why, now_ms)) is not None:
+                        draft.offer(event)
+
+            deeds.events += self.replica.commit(self.epoch, make)
 
     def _keep_layouts(self, now_ms: int, deeds: ActResult) -> None:
         news, errors = self._keeper.step(now_ms)

@@ -208,7 +208,8 @@ def node_events(
     return events
 
 
-_JUDGED_BY = (Capability.GANG, Capability.SHARES, Capability.SLICES, Capability.SUSPEND, Capability.IMAGES)
+_JUDGED_BY = (Capability.GANG, Capability.SHARES, Capability.SLICES, Capability.SUSPEND, Capability.IMAGES,
+              Capability.NEW_LIMITS)  # fmt: skip
 """What decides whether a job, or a wish about it, is taken."""
 
 

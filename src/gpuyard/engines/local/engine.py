@@ -20,6 +20,7 @@ from gpuyard.engines.contract import (
     Launch,
     Leftover,
     LogPiece,
+    NewLimit,
     NodeReport,
     Permanent,
     Phase,
@@ -159,6 +160,7 @@ class LocalEngine:
         limits = {Capability.LIMITS} if self._groups.limits else set()
         limits |= set() if self._images.missing else {Capability.IMAGES}
         able = {Capability.GANG, Capability.SUSPEND, Capability.SLICES, Capability.INDICES}
+        able.add(Capability.NEW_LIMITS)
         if not strict:
             able.add(Capability.SHARES)
         self.capabilities = frozenset(able | limits)
@@ -526,6 +528,11 @@ class LocalEngine:
     def resume(self, epoch: int, keys: Sequence[str]) -> list[Reply]:
         """Let frozen attempts go on."""
         return self._wish(epoch, keys, frozen=False)
+
+    def limit(self, epoch: int, limits: Sequence[NewLimit]) -> list[Reply]:
+        """Give running attempts other time limits: their supervisors read them, and tell so."""
+        with self._data.acting(epoch), self._mutex:
+            return [self._monitor.set_limit(wish) for wish in limits]
 
     def _wish(self, epoch: int, keys: Sequence[str], *, frozen: bool) -> list[Reply]:
         replies = []

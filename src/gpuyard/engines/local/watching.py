@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-from gpuyard.engines.contract import AttemptReport, Phase, Whereabouts
+from gpuyard.engines.contract import Answer, AttemptReport, NewLimit, Phase, Reply, Whereabouts
 from gpuyard.engines.local import translate
 from gpuyard.engines.local.attempt import v1
 from gpuyard.engines.local.attempt.cgroups import Cgroup
@@ -27,6 +27,7 @@ from gpuyard.engines.node import files as node_files
 from gpuyard.engines.node.attempt.fence import UNFENCED, UNSHOWN
 from gpuyard.engines.node.attempt.runner import BROKE, steady_ms
 from gpuyard.engines.node.kernel.processes import signal_seen
+from gpuyard.errors import error_text
 from gpuyard.model import Outcome
 
 _LOST_SUPERVISOR = "its supervisor was killed"
@@ -230,7 +231,7 @@ class AttemptMonitor:
         """
         by_ms = self._now_ms() - steady_ms()
         plan = files.read(os.path.join(folder, files.LAUNCH)) or {}
-        limit_ms = plan.get("limit_ms", 0)
+        limit_ms = (news or {}).get("limit_ms", plan.get("limit_ms", 0))
         # How long its time limit waits while it is suspended, nobody knows; nor does a supervisor of an older release.
         if limit_ms > 0 and news is not None and news["phase"] != "SUSPENDED" and "lost_ms" in news:
             longest_ms = limit_ms + plan["grace_ms"] + news["lost_ms"]
@@ -296,6 +297,17 @@ class AttemptMonitor:
                 return False
             time.sleep(_PAUSE_S)
 
+    def set_limit(self, wish: NewLimit) -> Reply:
+        """Write down an attempt's time limit for its supervisor."""
+        if self.look(wish.key).phase not in (Phase.RUNNING, Phase.SUSPENDED):
+            return Reply(Answer.UNSURE, "it does not run")
+        try:
+            files.replace(f"{self._data.attempt(wish.key)}/{files.LIMIT}", {"limit_ms": wish.limit_ms})
+        except OSError as error:
+            return Reply(Answer.UNSURE, f"it cannot be written: {error_text(error)}")
+        self.tell(wish.key)
+        return Reply(Answer.DONE)
+
     def _alive(self, key: str, folder: str, seen: _Seen) -> AttemptReport:
         news = self._news(folder, seen)
         phase = Phase[news["phase"]] if news else Phase.STARTING
@@ -316,7 +328,11 @@ class AttemptMonitor:
             # It has not started, or began under an earlier release.
             checkpoint_ms = min(checkpoint_ms, now_ms)
         why = news.get("why", "") if news else ""
-        return AttemptReport(key, phase, started_ms=started_ms, checkpoint_ms=checkpoint_ms, why=why)
+        # A supervisor of an earlier release says nothing of it, and heeds no other.
+        limit_ms = news.get("limit_ms") if news else None
+        return AttemptReport(
+            key, phase, started_ms=started_ms, checkpoint_ms=checkpoint_ms, why=why, limit_ms=limit_ms
+        )
 
     @staticmethod
     def _news(folder: str, seen: _Seen) -> dict[str, Any] | None:

@@ -51,6 +51,8 @@ class Traces:
     """When processes that may be left of it were asked to end; 0: they were not."""
     submitted_ms: int = 0
     """When it was last handed in; 0: never."""
+    limit_ms: int | None = None
+    """The time limit that it is held to; None: not known."""
     alive: bool = False
     """Whether its wrapper has given a sign of life lately."""
     checkpoint_ms: int = 0
@@ -233,6 +235,7 @@ def _report(key: str, phase: Phase, traces: Traces) -> AttemptReport:
         checkpoint_ms=traces.checkpoint_ms,
         saved_by_now=True,
         gpus=plans.read_gpus(traces.news),
+        limit_ms=traces.limit_ms,
     )
 
 

@@ -13,6 +13,7 @@ from gpuyard.engines.contract import (
     Launch,
     Leftover,
     LogPiece,
+    NewLimit,
     NodeReport,
     NoMig,
     Permanent,
@@ -35,7 +36,7 @@ from gpuyard.engines.node.visits import frames
 from gpuyard.engines.slurm import fleet
 from gpuyard.engines.slurm.calls.client import Client
 from gpuyard.engines.slurm.calls.commands import OutOfReach, Refusal
-from gpuyard.engines.slurm.calls.submission import Submission
+from gpuyard.engines.slurm.calls.submission import Submission, slurm_minutes
 from gpuyard.engines.slurm.fleet import ASIDE_S_MAX, FIRST_ASIDE_S, ClusterSnapshot, ForeignUse, SlurmSettings
 from gpuyard.engines.slurm.folder import KEPT, SUBMIT, Folder, check_end, read_of
 from gpuyard.engines.slurm.site.daemons import find_lines, log_files
@@ -79,7 +80,7 @@ class SlurmEngine(NoMig):
         self._submitter = Submitter(
             self._folder, client, site, self._monitor, self._aside, str(yard or ""), now_ms
         )
-        self._able = {Capability.GANG, Capability.IMAGES} | (
+        self._able = {Capability.GANG, Capability.IMAGES, Capability.NEW_LIMITS} | (
             {Capability.SUSPEND} if os.geteuid() == 0 else set()
         )
 
@@ -289,6 +290,27 @@ class SlurmEngine(NoMig):
                 except Refusal as error:
                     replies.append(Reply(Answer.REFUSED, f"Slurm refused it: {error}"))
         return replies
+
+    def limit(self, epoch: int, limits: Sequence[NewLimit]) -> list[Reply]:
+        """Give running attempts other time limits: Slurm first, which may refuse it, then their wrappers."""
+        with self._folder.acting(epoch), self._mutex:
+            reports = self._monitor.look([wish.key for wish in limits])
+            return [self._limit(wish, report) for wish, report in zip(limits, reports, strict=True)]
+
+    def _limit(self, wish: NewLimit, report: AttemptReport) -> Reply:
+        known = self._monitor.known(wish.key)
+        if known is None or report.phase not in (Phase.RUNNING, Phase.SUSPENDED):
+            return Reply(Answer.UNSURE, "it does not run")
+        try:
+            self._client.set_limit(self._number_of(wish.key), slurm_minutes(wish.limit_ms, known.grace_ms))
+            self._folder.put(wish.key, files.LIMIT, {"limit_ms": wish.limit_ms})
+        except OutOfReach as error:
+            return Reply(Answer.UNSURE, str(error))
+        except Refusal as error:
+            return Reply(Answer.REFUSED, f"Slurm refused it: {error}")
+        except OSError as error:
+            return Reply(Answer.UNSURE, f"it cannot be written: {error_text(error)}")
+        return _DONE
 
     def _number_of(self, key: str) -> int:
         """The number of the Slurm job that runs an attempt, as Slurm has it now: numbers are used again."""

@@ -148,7 +148,8 @@ class Folder(OneLeader):
             os.chown(draft, uid, gid)
         os.rename(draft, os.path.join(run, files.PLAN))
         whole.sync(run)
-        kept = {name: plan[name] for name in ("uid", "gid", "cwd", "stdout", "stderr", "checkpoint")}
+        names = ("uid", "gid", "cwd", "stdout", "stderr", "checkpoint", "limit_ms", "grace_ms")
+        kept = {name: plan[name] for name in names}
         gpus = {node: part["gpus"] for node, part in plan["parts"].items()}
         spread = len(plan["parts"]) > 1 and not plan["batch"]
         told = {"terminal": bool(plan.get("terminal")), "spread": spread}
@@ -191,7 +192,7 @@ class Folder(OneLeader):
         for name in (files.PLAN, files.SCRIPT, files.NEWS, files.BEAT, files.GO, frames.SOCKET):
             with suppress(OSError):
                 os.unlink(os.path.join(self.run(key), name))
-        for name in (files.HALT, files.WISH):
+        for name in (files.HALT, files.WISH, files.LIMIT):
             with suppress(OSError):
                 os.unlink(os.path.join(folder, name))
         # In one step: at any time the key is in one of the two places and so cannot start again.

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -44,6 +44,9 @@ class KnownAttempt:
     checkpoint: str
     parts: dict[str, list[int]]
     """GPUs of each node as the yard counts them."""
+    limit_ms: int | None = None
+    """The time limit that it was started with."""
+    grace_ms: int = 0
     final_s: float = 0.0
     """When Slurm was first seen to be done with it while no end was there."""
     beat: float = 0.0
@@ -217,9 +220,14 @@ class AttemptMonitor:
             halt=folder.own(key, files.HALT) if files.HALT in above else None,
             doomed_ms=(folder.own(key, files.DEAD) or {}).get("at_ms", 0) if files.DEAD in above else 0,
             submitted_ms=submit.get("at_ms", 0),
+            limit_ms=self._limit_ms(key, known, above),
             alive=self.silent_s(key, known) < STALE_S,
             checkpoint_ms=self._checkpoint_ms(known),
         )
+
+    def _limit_ms(self, key: str, known: KnownAttempt, above: Container[str]) -> int | None:
+        found = self._folder.own(key, files.LIMIT) if files.LIMIT in above else None
+        return found["limit_ms"] if found is not None else known.limit_ms
 
     def silent_s(self, key: str, known: KnownAttempt) -> float:
         """How long its wrapper has given no sign of life, as far as we have watched."""
@@ -240,7 +248,15 @@ class AttemptMonitor:
         plan = self._folder.own(key, files.LAUNCH)
         if plan is None:
             return None
-        found = self._known[key] = KnownAttempt(plan["uid"], plan["gid"], plan["checkpoint"], plan["gpus"])
+        # A wrapper of an earlier release heeds no other limit, and its launch says nothing of the one that it has.
+        found = self._known[key] = KnownAttempt(
+            plan["uid"],
+            plan["gid"],
+            plan["checkpoint"],
+            plan["gpus"],
+            plan.get("limit_ms"),
+            plan.get("grace_ms", 0),
+        )
         return found
 
     def drop(self, key: str) -> None:

@@ -34,6 +34,10 @@ def test_an_end_of_which_a_part_is_of_the_wrong_kind_is_none(outcome: object) ->
     assert f"{'w' * 478} [the rest is cut off]" == long["why"]
 
 
+LAUNCHED: dict[str, Any] = {"uid": 0, "gid": 0, "cwd": "/", "stdout": "", "stderr": "", "checkpoint": "",
+                            "limit_ms": 0, "grace_ms": 0}  # fmt: skip
+
+
 def test_only_a_file_is_a_knock(tmp_path: Path) -> None:
     """Anybody may put something there; a folder would wake the loop for ever."""
     folder = Folder(tmp_path)
@@ -84,7 +88,7 @@ def test_an_accounting_that_does_not_answer_is_waited_for_and_none_is_done_witho
 
 def test_a_launch_is_one_of_the_folder(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
-    plan = {"uid": 0, "gid": 0, "cwd": "/", "stdout": "", "stderr": "", "checkpoint": "", "parts": {}}
+    plan = LAUNCHED | {"parts": {}}
     folder.make("y-1-1", plan, 1)
 
     assert ["y-1-1"] == folder.keys()
@@ -94,7 +98,7 @@ def test_a_launch_is_one_of_the_folder(tmp_path: Path) -> None:
 def handed_in(tmp_path: Path, returned_s: float | None) -> AttemptReport:
     """An attempt that was handed in long ago and still waits in Slurm, which has been in reach since then."""
     folder = Folder(tmp_path)
-    plan = {"uid": 0, "gid": 0, "cwd": "/", "stdout": "", "stderr": "", "checkpoint": "", "parts": {}}
+    plan = LAUNCHED | {"parts": {}}
     folder.make("y-1-1", plan, 1)
     folder.put("y-1-1", SUBMIT, {"at_ms": 1, "ids": [7]})
     waiting = SlurmJob(7, 0, "PENDING", "Resources", 0, 1, (), 1, 1, 1, "main", folder.mark("y-1-1"))
@@ -115,7 +119,7 @@ def test_after_an_outage_slurm_gets_its_time_to_start_what_it_has(tmp_path: Path
 
 def test_what_slurm_refuses_for_its_users_sake_has_an_end_and_can_be_forgotten(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
-    plan = {"uid": 0, "gid": 0, "cwd": "/", "stdout": "", "stderr": "", "checkpoint": "", "parts": {}}
+    plan = LAUNCHED | {"parts": {}}
     folder.make("y-1-1", plan, 1)
     client: Any = SimpleNamespace()
     monitor = AttemptMonitor(folder, client, 60_000, lambda *_: None, lambda: 1_000)

@@ -55,7 +55,7 @@ def update(
     yes: Annotated[bool, Option("-y", "--yes", help="With --where: do not ask first.")] = False,
     **options: Any,
 ) -> int:
-    """Change jobs that wait; of running ones name, labels and retries.
+    """Change jobs that wait; of running ones time limit, name, labels and retries.
 
     `yard update 12 --time 2h --class urgent` changes job 12, `yard update 12_3 -g 2` one task of an array. A job that
     asks for more than before goes to the end of its line. An empty value, as in --after \'\', takes back what was said.

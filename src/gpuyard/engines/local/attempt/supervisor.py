@@ -276,6 +276,7 @@ class Supervisor(Runner):
             "began_ms": self.began_ms,
             "before_ms": self.before_ms,
             "lost_ms": int(self.lost_s * 1000),
+            "limit_ms": self.plan["limit_ms"],
             "pids": [task.pid for task in self.hands.tasks],
             "why": self.hands.resists or why,
         }
@@ -305,8 +306,10 @@ class Supervisor(Runner):
             self.freeze()
         elif not wanted and frozen:
             self.thaw()
-        if frozen is not (self.frozen_at is not None):
-            self._tell("RUNNING" if frozen else "SUSPENDED")
+        limit = files.read_small(files.LIMIT)
+        changed = limit is not None and self.change_limit(limit["limit_ms"])
+        if changed or frozen is not (self.frozen_at is not None):
+            self._tell("RUNNING" if self.frozen_at is None else "SUSPENDED")
 
     def see_to(self) -> None:
         """Look for a checkpoint, and for what the kernel has killed, when that is due."""

@@ -50,6 +50,8 @@ class Runner:
         self.lost_s = 0.0
         """How long nothing of it ran, all together: its time limit has waited."""
         self.limit_at = self.warn_at = self.term_at = self.kill_at = NEVER
+        self.limit_from: Optional[float] = None
+        """Where the time limit began; later by what it has waited."""
 
     # ---- what an engine says
 
@@ -153,10 +155,24 @@ class Runner:
 
     def set_limit(self) -> None:
         """Begin the time limit now."""
-        now, plan = time.monotonic(), self.plan
-        if plan["limit_ms"] > 0:
-            self.limit_at = now + plan["limit_ms"] / 1000
-            if plan["warn_signal"] and plan["warn_ms"] > 0:
+        self.limit_from = time.monotonic()
+        self._place_limit()
+
+    def change_limit(self, limit_ms: int) -> bool:
+        """Have another time limit from now on, counted from where the first one began; whether it is another."""
+        if limit_ms == self.plan["limit_ms"] or self.verdict:
+            return False
+        self.plan["limit_ms"] = limit_ms
+        if self.limit_from is not None:
+            self._place_limit()
+        return True
+
+    def _place_limit(self) -> None:
+        plan, now = self.plan, time.monotonic()
+        self.limit_at = self.warn_at = NEVER
+        if plan["limit_ms"] > 0 and self.limit_from is not None:
+            self.limit_at = self.limit_from + plan["limit_ms"] / 1000
+            if plan["warn_signal"] and plan["warn_ms"] > 0 and not self.warned:
                 self.warn_at = max(now, self.limit_at - plan["warn_ms"] / 1000)
 
     def halt(self, halt: Dict[str, Any]) -> None:
@@ -232,6 +248,8 @@ class Runner:
         self.lost_s += lost_s
         self.limit_at += lost_s
         self.warn_at += lost_s
+        if self.limit_from is not None:
+            self.limit_from += lost_s
 
 
 def now_ms() -> int:

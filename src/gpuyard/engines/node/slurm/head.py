@@ -156,6 +156,9 @@ class Head(Runner):
             and self.hands.keeper is None
         ):
             self.let_in("../" + files.WISH)
+        limit = files.read("../" + files.LIMIT) if files.LIMIT in above else None
+        if limit is not None:
+            self.change_limit(limit["limit_ms"])
         halt = files.read("../" + files.HALT) if files.HALT in above else None
         if halt is not None:
             self.halt(halt)

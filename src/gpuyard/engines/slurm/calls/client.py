@@ -79,6 +79,9 @@ class Client(Protocol):
 
     def suspend(self, job_id: int) -> None: ...
     def resume(self, job_id: int) -> None: ...
+    def set_limit(self, job_id: int, minutes: int) -> None:
+        """Give a job another time limit; 0: none."""
+        ...
 
     def close(self) -> None: ...
 
@@ -211,6 +214,10 @@ class CommandClient:
     def resume(self, job_id: int) -> None:
         """Let them go on."""
         self._run("scontrol", "resume", str(job_id))
+
+    def set_limit(self, job_id: int, minutes: int) -> None:
+        """`scontrol update`: a longer limit takes an operator or administrator of Slurm."""
+        self._run("scontrol", "update", f"JobId={job_id}", f"TimeLimit={minutes or 'UNLIMITED'}")
 
     def close(self) -> None:
         """Nothing is held."""

@@ -209,6 +209,10 @@ class RestClient:
         """By the commands."""
         self._commands.resume(job_id)
 
+    def set_limit(self, job_id: int, minutes: int) -> None:
+        """By the commands."""
+        self._commands.set_limit(job_id, minutes)
+
     def _by_command(self, name: str, call: Any) -> None:
         try:
             call()

@@ -115,8 +115,13 @@ def choose_minutes(launch: Launch, groups: tuple[NodeGroup, ...], partitions: li
     names = {group.partition for group in groups}
     wanted = [each.max_ms // MINUTE_MS for each in partitions if each.max_ms and each.name in names]
     if launch.limit_ms:
-        wanted.append(-(-(launch.limit_ms + launch.grace_ms + MARGIN_MS) // 60_000))
+        wanted.append(slurm_minutes(launch.limit_ms, launch.grace_ms))
     return min(wanted, default=0)
+
+
+def slurm_minutes(limit_ms: int, grace_ms: int) -> int:
+    """Slurm's time limit for one of ours: with the grace and a margin, so that ours comes first. 0: none."""
+    return -(-(limit_ms + grace_ms + MARGIN_MS) // MINUTE_MS) if limit_ms else 0
 
 
 def plain_name(name: str) -> str:
