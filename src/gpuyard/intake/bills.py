@@ -41,6 +41,11 @@ INSTANCES: dict[str, tuple[str, int]] = {
     **{f"{family}.{size}": (model, count) for family, model in (("g5", "A10"), ("g6", "L4"), ("g6e", "L40S"))
        for size, count in (("xlarge", 1), ("2xlarge", 1), ("4xlarge", 1), ("8xlarge", 1), ("16xlarge", 1),
                            ("12xlarge", 4), ("24xlarge", 4), ("48xlarge", 8))},
+    **{f"{family}.{size}": (model, count) for family, model in (("g7", "RTX-PRO-4500"), ("g7e", "RTX-PRO-6000"))
+       for size, count in (("2xlarge", 1), ("4xlarge", 1), ("8xlarge", 1), ("12xlarge", 2), ("24xlarge", 4),
+                           ("48xlarge", 8))},
+    "gpu_1x_a6000": ("RTX-A6000", 1), "gpu_2x_a6000": ("RTX-A6000", 2), "gpu_4x_a6000": ("RTX-A6000", 4),
+    "gpu_1x_rtx6000": ("RTX-6000", 1),
     "a2-highgpu-1g": ("A100-40GB", 1), "a2-highgpu-2g": ("A100-40GB", 2), "a2-highgpu-4g": ("A100-40GB", 4),
     "a2-highgpu-8g": ("A100-40GB", 8), "a2-megagpu-16g": ("A100-40GB", 16),
     "a2-ultragpu-1g": ("A100-80GB", 1), "a2-ultragpu-2g": ("A100-80GB", 2), "a2-ultragpu-4g": ("A100-80GB", 4),

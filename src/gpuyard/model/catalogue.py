@@ -27,7 +27,15 @@ _ROWS = (
     # No cloud in our sources sells the A30 by the hour: priced like the A10, which it is closest to.
     GpuModel("A30", 24_576, True, True, 1_006_000),
     GpuModel("L4", 24_576, False, False, 805_000),
+    # Nor the L40 and the RTX 6000 Ada: priced like the L40S, which has the same chip.
+    GpuModel("L40", 49_152, False, False, 1_861_000),
     GpuModel("L40S", 49_152, False, False, 1_861_000),
+    # A bridge links the first two in pairs.
+    GpuModel("RTX-6000", 24_576, True, False, 690_000),
+    GpuModel("RTX-A6000", 49_152, True, False, 1_090_000),
+    GpuModel("RTX-6000-Ada", 49_152, False, False, 1_861_000),
+    GpuModel("RTX-PRO-4500", 32_768, False, False, 2_520_000),
+    GpuModel("RTX-PRO-6000", 98_304, False, False, 3_363_000),
     GpuModel("A100-40GB", 40_960, True, True, 2_745_000),
     GpuModel("A100-80GB", 81_920, True, True, 3_431_000),
     GpuModel("H100", 81_920, True, True, 6_880_000),

@@ -14,19 +14,32 @@ from gpuyard.model.catalogue import CATALOGUE, GpuModel
 UNTYPED = "gpu"
 """The model of GPUs without a type at a site."""
 
-_FAMILIES = {
-    model.name.partition("-")[0].lower(): model.name.partition("-")[0] for model in CATALOGUE.values()
-}
-"""Names without a memory size, as they are compared and as they are written."""
+_DETAIL = re.compile(r"-(?:[0-9]+GB|Ada)$", re.IGNORECASE | re.ASCII)
+"""What tells models of one family apart: the size of the memory, or the generation."""
+
+
+def _family(model: str) -> str:
+    """The family of a model of ours, as it is compared: `A100-40GB` is of `a100`, `RTX-6000-Ada` of `rtx6000`."""
+    return _DETAIL.sub("", model).replace("-", "").lower()
+
+
+_FAMILIES = {_family(name): _DETAIL.sub("", name) for name in CATALOGUE}
+"""Families as they are compared and as they are written."""
 _BOARD = r"sxm[2-6]?|pcie|nvl|hbm[23]e?"
-_PASSED_OVER = re.compile(rf"nvidia|tesla|gpu|hgx|dgx|dgxs|fhhl|mega|shared|{_BOARD}")
+_EDITION = "quadro|blackwell|generation|server|workstation|edition"
+_PASSED_OVER = re.compile(rf"nvidia|tesla|gpu|hgx|dgx|dgxs|fhhl|mega|shared|{_EDITION}|{_BOARD}")
 """Words that do not distinguish models: makers, machines, boards, kinds of memory, time-slicing in Kubernetes."""
+_RTX = re.compile(
+    r"(?<![a-z0-9])rtx[\s_-]*(pro)?[\s_-]*(?:server)?[\s_-]*(a?[0-9]{4})(?:[\s_-]*(ada))?(?![a-z0-9])"
+)
+"""A card for workstations, whose words are written together or apart: `rtx_a6000`, `RTX 6000 Ada`."""
+_GENERATION = "ada"
 _SIZE = re.compile(r"(\d{1,4})(?:g|gb|gib)?")
 _GLUED = re.compile(rf"({'|'.join(_FAMILIES)})(?:{_BOARD}|m(\d{{1,3}}))")
 """A suffix without a gap after a model's name: `a100sxm4`, or `v100m32` as one trace writes it."""
 _SIZES_BY_BOARD = {("h100", "nvl"): 94}
 """GiB of boards with another memory size than the model usually has."""
-_ON_CARDS = re.compile(r"pcie|nvl(?![a-z0-9])")
+_ON_CARDS = re.compile(r"pcie|nvl(?![a-z0-9])|rtx|a6000")
 """Boards that a bridge links in twos or fours at most, so that the GPUs of a node are not one NVLink group."""
 _MIG = re.compile(r"(?:^|[_.-])(?:mig[_.-])?([0-9]+g\.[0-9]+gb(?:[.+]me)?)$", re.IGNORECASE | re.ASCII)
 
@@ -47,10 +60,15 @@ def find_models(name: str) -> tuple[str, ...]:
     if exact or parse_mig_profile(written):
         return tuple(exact) or (written,)
     families, sizes, others = _words(written)
+    later = _GENERATION in others
+    if later:
+        others.remove(_GENERATION)
     fitting = [
         model.name
         for model in CATALOGUE.values()
-        if families == {model.name.partition("-")[0].lower()} and all([_has(model, size) for size in sizes])
+        if families == {_family(model.name)}
+        and all([_has(model, size) for size in sizes])
+        and later == model.name.lower().endswith(f"-{_GENERATION}")
     ]
     return tuple(fitting) if fitting and not others else (written,)
 
@@ -66,11 +84,11 @@ def choose_models(name: str, there: Iterable[str]) -> tuple[str, ...]:
     if exact:
         return tuple(exact[:1])
     found = find_models(name)
-    family = found[0].partition("-")[0].lower()
+    family = _family(found[0])
     sizes, words = _words(name)[1:]
     if sizes or words or family not in _FAMILIES:
         return found
-    of_family = [model for model in others if model.partition("-")[0].lower() == family]
+    of_family = [model for model in others if _family(model) == family]
     return tuple(dict.fromkeys([*found, *of_family]))
 
 
@@ -93,13 +111,13 @@ def recognise_model(name: str, memory_mib: int) -> str:
     if name in CATALOGUE:
         return name
     families, _sizes, _others = _words(name)
-    of_name = [model for model in CATALOGUE.values() if model.name.partition("-")[0].lower() in families]
+    of_name = [model for model in CATALOGUE.values() if _family(model.name) in families]
     for model in of_name:
         # The driver keeps a few percent of the memory for itself.
         if abs(model.memory_mib - memory_mib) * 10 <= model.memory_mib:
             return model.name
     if of_name:
-        return f"{of_name[0].name.partition('-')[0]}-{round(memory_mib / 1024)}GB"
+        return f"{_FAMILIES[_family(of_name[0].name)]}-{round(memory_mib / 1024)}GB"
     plain = re.sub(r"[^A-Za-z0-9.]+", "-", re.sub(r"^(NVIDIA|Tesla)\s+", "", name)).strip("-")
     return plain or "unknown"
 
@@ -113,7 +131,8 @@ def _words(name: str) -> tuple[set[str], set[int], list[str]]:
     families: set[str] = set()
     sizes: set[int] = set()
     others: list[str] = []
-    words = [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word]
+    plain = re.sub(r"(?<![a-z0-9])a6000(?![a-z0-9])", "rtxa6000", _RTX.sub(_join, name.lower()))
+    words = [word for word in re.split(r"[^a-z0-9]+", plain) if word]
     for word in words:
         if word in _FAMILIES:
             families.add(word)
@@ -128,6 +147,11 @@ def _words(name: str) -> tuple[set[str], set[int], list[str]]:
         size for (family, board), size in _SIZES_BY_BOARD.items() if family in families and board in words
     }
     return families, sizes, others
+
+
+def _join(match: re.Match[str]) -> str:
+    """A card's name as one word, with the generation, if it is said, as another."""
+    return f"rtx{match[1] or ''}{match[2]} {match[3] or ''}"
 
 
 def _has(model: GpuModel, gib: int) -> bool:

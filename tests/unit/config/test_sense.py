@@ -71,7 +71,8 @@ ADDED: list[tuple[str, list[str]]] = [
     (
         "prices: {MI300X: 2}",
         [
-            "6:10: unknown GPU model 'MI300X'; known GPU models: T4, V100, A10, A30, L4, L40S, A100-40GB, "
+            "6:10: unknown GPU model 'MI300X'; known GPU models: T4, V100, A10, A30, L4, L40, L40S, "
+            "RTX-6000, RTX-A6000, RTX-6000-Ada, RTX-PRO-4500, RTX-PRO-6000, A100-40GB, "
             "A100-80GB, H100, H200, B200; or add it under 'gpu_models'"
         ],
     ),
