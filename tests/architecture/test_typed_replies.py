@@ -24,6 +24,7 @@ NO_REPLIES = {
     "revise_request": "the fields of a request",
     "_resources": "the fields of a request",
     "_images": "the fields of a request",
+    "_topology": "a field of a request",
     "_container": "the fields of a request",
     "read_recipe": "a recipe as it is kept",
     "_lift": "one of many lifts, each with fields of its own",

@@ -28,6 +28,48 @@ LIFTS = "tests/unit/core/test_why.py tests/property/test_lifts.py"
 
 FAULTS = [
     Planted(
+        "a gang is put on two fabrics",
+        "core/fleet/levels.py",
+        "    return fabrics if len(fabrics) > 1 else [among]\n",
+        "    return [among]\n",
+        MACHINE,
+    ),
+    Planted(
+        "a gang that requires a switch takes nodes of two",
+        "core/fleet/levels.py",
+        "    if not (ask.level and ask.level_required):\n",
+        "    if True:\n",
+        MACHINE,
+    ),
+    Planted(
+        "a gang is spread over racks though one has room",
+        "core/fleet/levels.py",
+        "    if len(racks) > 1:\n",
+        "    if len(racks) > 9:\n",
+        "tests/unit/core/test_levels.py",
+    ),
+    Planted(
+        "a level that was required for a time is required for good",
+        "core/state/fold.py",
+        "    state.relax_levels()\n",
+        "",
+        "tests/unit/core/test_levels.py",
+    ),
+    Planted(
+        "jobs without GPUs take the cores that a pool reserves for GPUs",
+        "core/fleet/nodes.py",
+        "            cores = max(0, node.cpu_milli - reserve.cpu_milli * node.gpus)\n",
+        "            cores = node.cpu_milli\n",
+        MACHINE,
+    ),
+    Planted(
+        "a promise to a job without GPUs keeps nothing beside the reserve",
+        "core/fleet/gpu_reserves.py",
+        "    if shape.gpus or number not in nodes.beside:\n        return 0, 0\n",
+        "    if True:\n        return 0, 0\n",
+        "tests/unit/core/test_gpu_reserves.py",
+    ),
+    Planted(
         "an attempt whose image is pulled for long is taken for lost",
         "control/loop/driving.py",
         "            if report.phase is not Phase.UNKNOWN:\n",
@@ -150,8 +192,8 @@ FAULTS = [
     Planted(
         "part of a gang is placed",
         "core/fleet/placing.py",
-        "    return tuple(grants) if left == 0 else None\n",
-        "    return tuple(grants) or None\n",
+        "    if left:\n        return None\n    return in_order(nodes, kind, grants)\n",
+        "    return in_order(nodes, kind, grants) or None\n",
         MACHINE,
     ),
     Planted(

@@ -216,6 +216,8 @@ def _settings(
         given["retention"] = Retention(**{f"{key}_ms": ms for key, ms in file.retention.given().items()})
     given |= fleet.read_payment(file)
     given["marks"] = marks.build_marks(file)
+    if reserves := fleet.read_reserves(file):
+        given["reserves"] = reserves
     if file.budgets:
         given["budgets"] = tenants.build_budgets(file)
     if observed := fleet.read_observed(clusters):

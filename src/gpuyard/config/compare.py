@@ -13,7 +13,17 @@ from gpuyard.core.quota.percentages import QUOTAS, percentage_text
 from gpuyard.engines.name_lists import fold_names
 from gpuyard.ledger.prices import price_text
 from gpuyard.ledger.units import day_text
-from gpuyard.model import Bounds, Budget, JobClass, NamedBudget, NodeMarks, PolicySpec, Settings, Tenant
+from gpuyard.model import (
+    Bounds,
+    Budget,
+    GpuReserve,
+    JobClass,
+    NamedBudget,
+    NodeMarks,
+    PolicySpec,
+    Settings,
+    Tenant,
+)
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import HOUR_MS, MICRO_USD, MILLI, NO_LIMIT_MS
 from gpuyard.policies.registry import find_gangs
@@ -56,6 +66,7 @@ def compare(before: Settings, after: Settings) -> list[Change]:
         *_entries("market", before.markets, after.markets, lambda market: {"": market}),
         *_entries("region", before.regions, after.regions, lambda region: {"": region}),
         *_entries("nodes", _marked(before), _marked(after), _marks),
+        *_entries("reserve", before.reserves, after.reserves, _reserve),
         *_parts("policy", "", _policy(before.policy), _policy(after.policy)),
         *_entries(
             "share weight", before.share_weights, after.share_weights,
@@ -206,6 +217,13 @@ def bounds_text(kind: str, bounds: Bounds) -> str:
 
     given = (("min", bounds.least), ("default", bounds.default), ("max", bounds.most))
     return ", ".join([f"{name} {text(amount)}" for name, amount in given if amount])
+
+
+def _reserve(reserve: GpuReserve) -> dict[str, str]:
+    return {
+        "cpus": decimal_text(reserve.cpu_milli, MILLI),
+        "memory": memory_text(reserve.memory_mib),
+    }
 
 
 def _gpus(milli: int) -> str:

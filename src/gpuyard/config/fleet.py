@@ -7,17 +7,28 @@ from typing import Any
 from gpuyard.config import engine_keys
 from gpuyard.config.engine_keys import Read
 from gpuyard.config.prices import build_prices
-from gpuyard.config.schema import POOLS_SHOWN, ClusterEntry, PoolEntry, YardFile
+from gpuyard.config.schema import POOLS_SHOWN, ClusterEntry, PoolEntry, ReserveEntry, YardFile
 from gpuyard.config.values import Cluster
+from gpuyard.core.phrases import cores_text
 from gpuyard.engines.registry import DEFAULT, EngineKind, kind_of, own_kinds
 from gpuyard.errors import quote, suggest
 from gpuyard.keys.findings import Findings, unknown_model
 from gpuyard.keys.problems import Path, described
-from gpuyard.model import CATALOGUE, ClusterPreference, GpuModel, Market, Node, Pool, Price, Settings
+from gpuyard.model import (
+    CATALOGUE,
+    ClusterPreference,
+    GpuModel,
+    GpuReserve,
+    Market,
+    Node,
+    Pool,
+    Price,
+    Settings,
+)
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.stand_in import STAND_IN_GPUS, STAND_IN_MODEL, clusters_text, value_text
 from gpuyard.model.units import MILLI
-from gpuyard.quantities import NODES_MAX
+from gpuyard.quantities import NODES_MAX, memory_words
 
 Models = dict[str, GpuModel]
 
@@ -133,6 +144,8 @@ def _check_pool(pool: _Named, known: Models, findings: Findings) -> None:
         findings.at(pool.path("gpus"), unknown_model(model, known))
     elif pool.entry.nvlink_group:
         _check_nvlink(pool, pool.entry.nvlink_group, known, findings)
+    if pool.entry.reserve is not None:
+        _check_reserve(pool, pool.entry.reserve, findings)
     numa = pool.entry.numa or 1
     if gpus > numa and gpus % numa:
         path = pool.path("numa")
@@ -142,6 +155,29 @@ def _check_pool(pool: _Named, known: Models, findings: Findings) -> None:
         able = " and ".join([kind.name for kind in own_kinds() if kind.this_machine])
         text = f"{described(path)} is for engine {able} only, and this cluster's engine is {pool.kind.name}"
         findings.at(path, f"{text}; remove it")
+
+
+def _check_reserve(pool: _Named, reserve: ReserveEntry, findings: Findings) -> None:
+    gpus = pool.entry.gpus[0]
+    path = pool.path("reserve")
+    if not gpus:
+        findings.at(path, f"{described(path)} is for the GPUs of a node, and its nodes have none; remove it")
+    for key, each, most, words in (
+        ("cpus", reserve.cpus or 0, pool.entry.cpus, cores_text),
+        ("memory", reserve.memory or 0, pool.entry.memory, memory_words),
+    ):
+        if each * gpus > most:
+            text = f"{gpus} times {words(each)} are more than the {words(most)} of a node"
+            findings.at((*path, key), f"{described((*path, key))} is too much: {text}")
+
+
+def read_reserves(file: YardFile) -> dict[str, GpuReserve]:
+    """What jobs without GPUs leave to each GPU, by `CLUSTER/POOL`."""
+    return {
+        f"{pool.cluster}/{pool.name}": GpuReserve(entry.cpus or 0, entry.memory or 0)
+        for pool in _pools(file)
+        if (entry := pool.entry.reserve) is not None
+    }
 
 
 def _check_nvlink(pool: _Named, group: int, known: Models, findings: Findings) -> None:
@@ -296,6 +332,7 @@ def _nodes(cluster: str, pool: str, entry: PoolEntry, known: Models) -> Iterator
             switch=f"{pool}-sw{index // per_switch + 1}",
             rack=f"{pool}-rack{index // per_rack + 1}",
             features=tuple(entry.features or ()),
+            fabric=entry.fabric or "",
         )
 
 

@@ -156,6 +156,13 @@ class MarksEntry(YamlMapping):
     )
 
 
+class ReserveEntry(YamlMapping):
+    """What jobs without GPUs leave to each GPU of a node."""
+
+    cpus: CpuMilli | None = _key("Cores for each GPU. Default: none.", example=8)
+    memory: MemoryMib | None = _key("Main memory for each GPU. Default: none.", example="64G")
+
+
 class PoolEntry(YamlMapping):
     """Nodes of one shape, price and market."""
 
@@ -183,6 +190,15 @@ class PoolEntry(YamlMapping):
     )
     nodes_per_switch: NodeCount | None = _key("Nodes on one switch. Default: all.", example=4)
     switches_per_rack: NodeCount | None = _key("Switches in one rack. Default: all.", example=2)
+    fabric: Name | None = _key(
+        "The network that its nodes are on, such as one of InfiniBand: no job of several tasks is on two. "
+        "Default: that of all pools of the cluster that name none.",
+        example="ib0",
+    )
+    reserve: ReserveEntry | None = _key(
+        "Cores and memory of a node that jobs without GPUs leave to each of its GPUs. Default: none.",
+        example={"cpus": 8, "memory": "64G"},
+    )
     emulate: Boolean | None = _key(
         "Local engine only: whether this machine pretends to be these nodes.", default=False
     )

@@ -38,6 +38,7 @@ _WORDS = {
     Cure.OTHER_NODES: "other nodes than those it asks for",
     Cure.OTHER_LABELS: "other labels than those it selects, or an admin that sets them (yard label)",
     Cure.TOLERATE: "tolerating it (--tolerate {either}), or an admin that removes it (yard taint)",
+    Cure.FURTHER_APART: "a wider level, or one that is only preferred (--topology)",
     Cure.TIME: "time",
     Cure.NEXT_TICK: "the next tick",
     Cure.NEXT_WINDOW: "the next window",
@@ -126,6 +127,9 @@ def help_text(change: Help) -> str:
         return f"on {ask.models[0]} it would start now"
     if ask.pools != was.pools:
         return f"in pool {ask.pools[0]} it would start now"
+    if _is_apart(ask, was):
+        near = f"within one {ask.level}" if ask.level_required else f"without one {was.level} for all of it"
+        return f"{near} it would start now"
     each, size = _each(was), _each(ask)
     if _is_spread(ask, was):
         before = f"{was.tasks} x {each} GPUs" if was.tasks > 1 else f"{count_text(each, 'GPU')} on one node"
@@ -145,6 +149,8 @@ def help_flags(change: Help) -> str:
         return f"--gpu-model {ask.models[0]}"
     if ask.pools != was.pools:
         return f"`pools: [{ask.pools[0]}]` in its YAML"
+    if _is_apart(ask, was):
+        return f"--topology {'' if ask.level_required else 'prefer:'}{ask.level}"
     if _is_spread(ask, was):
         return f"--tasks {ask.tasks} --gpus {_each(ask)}, and `nodes_max: {ask.nodes_max}` in its YAML"
     return f"--tasks {ask.tasks}" if ask.tasks != was.tasks else f"--gpus {_each(ask)}"
@@ -160,6 +166,8 @@ def help_fields(change: Help) -> dict[str, Any]:
         return {"gpu_models": list(ask.models)}
     if ask.pools != was.pools:
         return {"pools": list(ask.pools)}
+    if _is_apart(ask, was):
+        return {"topology": {"level": str(ask.level), "required": ask.level_required}}
     if _is_spread(ask, was):
         fields: dict[str, Any] = {"tasks": ask.tasks, "gpus": _each(ask), "nodes_max": ask.nodes_max}
         # A smaller task needs its part of the cores and the memory.
@@ -169,6 +177,11 @@ def help_fields(change: Help) -> dict[str, Any]:
             fields["memory_mib"] = ask.memory_mib
         return fields
     return {"tasks": ask.tasks} if ask.tasks != was.tasks else {"gpus": _each(ask)}
+
+
+def _is_apart(ask: Ask, was: Ask) -> bool:
+    """Whether the same is asked for on nodes that need not be as near."""
+    return (ask.level, ask.level_required) != (was.level, was.level_required)
 
 
 def _is_spread(ask: Ask, was: Ask) -> bool:

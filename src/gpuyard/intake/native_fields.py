@@ -12,7 +12,15 @@ from gpuyard.errors import quote, suggest, suggest_end
 from gpuyard.intake.documents import Mapping, Node, Scalar, Sequence
 from gpuyard.keys import values
 from gpuyard.keys.problems import Position
-from gpuyard.wire.job_fields import DELAY_S_MAX, DEPENDENCY_KINDS, JOB_FIELDS, Form, JobField
+from gpuyard.wire.job_fields import (
+    DELAY_S_MAX,
+    DEPENDENCY_KINDS,
+    JOB_FIELDS,
+    LEVELS,
+    LIMIT_S_MAX,
+    Form,
+    JobField,
+)
 
 
 class Wrong(Exception):
@@ -138,6 +146,22 @@ def _dependency(node: Node) -> dict[str, Any]:
     return found
 
 
+_TOPOLOGY = {
+    "level": Field(_choice(LEVELS)),
+    "required": Field(_boolean),
+    "for_s": _whole(0, LIMIT_S_MAX),
+}
+
+
+def _topology(node: Node) -> dict[str, Any]:
+    found = read_mapping(node, _TOPOLOGY, "topology such as {level: switch}")
+    if "level" not in found:
+        raise Wrong(node.place, f"needs a 'level': {' or '.join(LEVELS)}")
+    if found.get("for_s") and not found.get("required", True):
+        raise Wrong(node.place, "of which nothing is required needs no 'for_s'")
+    return found
+
+
 _CONTAINER = {
     "name": Field(_text),
     "image": Field(_text),
@@ -194,6 +218,7 @@ _READERS: dict[str, Read] = {
     Form.NAMED_TEXTS: _named(_value),
     Form.DEPENDENCIES: _dependencies,
     Form.CONTAINERS: _containers,
+    Form.TOPOLOGY: _topology,
 }
 FIELDS = {name: _field(says) for name, says in JOB_FIELDS.items() if says.native}
 """Every field, in the order in which they are written."""

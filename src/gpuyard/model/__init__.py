@@ -53,7 +53,7 @@ from gpuyard.model.events import (
     WaitLine,
     WaitsSeen,
 )
-from gpuyard.model.fleet import Capability, Market, Node, Pool
+from gpuyard.model.fleet import Capability, Level, Market, Node, Pool
 from gpuyard.model.jobs import (
     After,
     AfterKind,
@@ -111,6 +111,7 @@ from gpuyard.model.settings import (
     Budget,
     BudgetAction,
     ClusterPreference,
+    GpuReserve,
     JobClass,
     NamedBudget,
     OwnedHardware,
@@ -164,6 +165,7 @@ __all__ = [
     "ForeignGone",
     "GpuModel",
     "GpuRequest",
+    "GpuReserve",
     "GpusTaken",
     "Grant",
     "Image",
@@ -186,6 +188,7 @@ __all__ = [
     "LayoutReleased",
     "LeaveLine",
     "LendMore",
+    "Level",
     "Lift",
     "LimitTime",
     "Market",

@@ -1,7 +1,7 @@
 """Clusters, pools, nodes and how their GPUs are wired."""
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 
 from gpuyard.model.placement import Taint
 
@@ -36,6 +36,14 @@ class Capability(Enum):
     """An attempt that runs gets another time limit."""
 
 
+class Level(StrEnum):
+    """How near to each other the nodes of a gang are, from the nearest."""
+
+    SWITCH = "switch"
+    RACK = "rack"
+    FABRIC = "fabric"
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """One machine. Its GPUs are alike and numbered from 0.
@@ -61,6 +69,13 @@ class Node:
     added by `core.fleet.marks`."""
     taints: tuple[Taint, ...] = ()
     """What of the engine keeps jobs away from it."""
+    """What jobs may ask for by name besides GPUs, cores and memory."""
+    fabric: str = ""
+    """The network that it is on: no gang is on two. Nodes of a cluster without a name for it are on the same."""
+
+    def place(self, level: Level) -> str:
+        """The name of its switch, rack or fabric."""
+        return self.switch if level is Level.SWITCH else self.rack if level is Level.RACK else self.fabric
 
     @property
     def close_gpus(self) -> int:

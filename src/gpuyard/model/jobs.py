@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from gpuyard.model.fleet import Level
 from gpuyard.model.placement import Term, Toleration
 
 
@@ -134,6 +135,12 @@ class Ask:
     """Labels that are better than others, each with its weight: nodes with the highest sum are tried first."""
     tolerates: tuple[Toleration, ...] = ()
     """The taints that it puts up with."""
+    level: Level | None = None
+    """The level of the fabric within which its nodes are to be; None: as near as the placement finds them."""
+    level_required: bool = False
+    """Whether it waits until its nodes can be that near; otherwise it takes others where there are none."""
+    level_ms: int = 0
+    """For how long after the submission the level is required; 0: for good."""
 
 
 class AfterKind(Enum):

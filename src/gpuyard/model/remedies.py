@@ -44,6 +44,8 @@ class Cure(StrEnum):
     OTHER_LABELS = "other_labels"
     TOLERATE = "tolerate"
     """Taints."""
+    FURTHER_APART = "further_apart"
+    """There is room on nodes that are further apart than the job requires."""
 
     # Time, and other jobs.
     TIME = "time"

@@ -230,6 +230,14 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuReserve:
+    """Cores and memory of a node that jobs without GPUs leave to each of its GPUs."""
+
+    cpu_milli: int = 0
+    memory_mib: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """One version of the configuration, as far as the scheduler is concerned."""
 
@@ -281,3 +289,5 @@ class Settings:
     policy: PolicySpec = field(default_factory=lambda: PolicySpec("default"))
     budgets: tuple[NamedBudget, ...] = ()
     """Budgets beside those of tenants, by name."""
+    reserves: dict[str, GpuReserve] = field(default_factory=dict)
+    """What jobs without GPUs leave to each GPU of a pool, by `CLUSTER/POOL`."""

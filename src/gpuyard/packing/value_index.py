@@ -9,6 +9,7 @@ from bisect import bisect_left
 from functools import lru_cache
 
 from gpuyard.core.fleet.bits import each
+from gpuyard.core.fleet.gpu_reserves import leave_out_reserved
 from gpuyard.core.fleet.mig_geometry import charge_of
 from gpuyard.core.fleet.mig_placing import find_uncut_free
 from gpuyard.core.fleet.nodes import Nodes
@@ -40,6 +41,7 @@ class ValueIndex:
 
     def best(self, nodes: Nodes, shape: Shape, members: int) -> int:
         """The node for one task: 1. least cost, 2. least idle afterwards, 3. lowest number; -1: none has room."""
+        members = leave_out_reserved(nodes, shape, members)
         costs = self.costs(nodes, shape)
         costs.refresh(self, nodes)
         shifted = nodes.overlaid & members

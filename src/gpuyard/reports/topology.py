@@ -64,6 +64,7 @@ def _columns(rows: Sequence[Row]) -> list[Column]:
         Column("CORES", lambda row: row["cores"] or "-"),
         Column("SWITCH", lambda row: row["switch"] or "-", wide=True),
         Column("RACK", lambda row: row["rack"] or "-", wide=True),
+        Column("FABRIC", lambda row: row["fabric"] or "-", wide=True),
     ]
 
 

@@ -20,6 +20,8 @@ NAME_MAX = 128
 TEXT_MAX = 1000
 """Characters of an array's indices, or of a constraint."""
 DEPENDENCIES_MAX = 1000
+LEVELS = ("switch", "rack", "fabric")
+"""How near to each other the nodes of a gang are, from the nearest."""
 DEPENDENCY_KINDS = ("after", "afterany", "afterok", "afternotok", "aftercorr", "singleton")
 SELECTIONS_MAX = 100
 """Selections, preferences or tolerations of one job."""
@@ -59,6 +61,7 @@ class Form:
     NAMED_NUMBERS = "named numbers"
     DEPENDENCIES = "dependencies"
     CONTAINERS = "containers"
+    TOPOLOGY = "topology"
 
 
 class JobField:
@@ -146,6 +149,9 @@ JOB_FIELDS: dict[str, JobField] = {
     "nodes_min": _whole("The fewest nodes to spread the job over.", 0, 100_000),
     "nodes_max": _whole("The most nodes to spread the job over. 0: as few as possible.", 0, 100_000),
     "ranks": _whole("How many processes the job will start in all. 0: as many as tasks.", 0, 1_000_000),
+    "topology": JobField(Form.TOPOLOGY, "The level of the fabric within which the nodes of a job of several tasks are: "
+        "switch, rack or fabric. Default: as near to each other as there is room.", None,
+        examples=({"level": "switch"},)),
     "batch": _yes_no("Run the command once, in the first task; the other tasks hold room for what it starts there."),
     "cpus": JobField(Form.NUMBER, "Cores of each task, to a thousandth. Default: 1 without a GPU, else 0.",
         None, 0, 100_000),
@@ -295,6 +301,9 @@ JOB_OPTIONS = (
         "A taint that the job puts up with: KEY, KEY=VALUE:EFFECT, 'KEY for 5m'; may be repeated."),
     JobOption("--nodes", "nodes_min", "N|MIN-MAX", "How many nodes to spread the tasks over: 2, or 2-4.",
         more=("nodes_max",), kind=Form.TEXT),
+    JobOption("--topology", "topology", "[prefer:]LEVEL[@TIME]",
+        "All tasks on one switch, rack or fabric. prefer: only if there is room; @TIME: required for this long.",
+        kind=Form.TEXT),
     JobOption("--node", "on_nodes", "NODE", "An acceptable node; may be repeated."),
     JobOption("--exclude", "not_nodes", "NODE", "A node to avoid; may be repeated."),
     JobOption("--exclusive", "exclusive", None, "Take whole nodes, shared with no other job."),

@@ -12,9 +12,11 @@ from gpuyard.model import (
     Effect,
     Expression,
     GpuRequest,
+    GpuReserve,
     Isolation,
     JobClass,
     JobSpec,
+    Level,
     Memory,
     Mig,
     Milli,
@@ -104,9 +106,10 @@ def node_shapes(draw: st.DrawFn) -> Node:
         cpu_milli=draw(st.sampled_from((16_000, 8000))),
         memory_mib=draw(st.sampled_from((65_536, 8192))),
         nvlink_group_size=draw(st.sampled_from((0, 2, 4))) if gpus >= 4 else 0,
-        switch=draw(st.sampled_from(("s1", "s2"))),
+        switch=draw(st.sampled_from(("s1", "s2", "s3"))),
         labels=draw(label_pairs),
         taints=draw(st.one_of(st.just(()), st.just(()), taint_sets)),
+        fabric=draw(st.sampled_from(("", "", "f"))),
     )
 
 
@@ -119,7 +122,9 @@ def fleets(draw: st.DrawFn) -> list[Node]:
 
 
 def named(node: Node, number: int) -> Node:
-    """A node of a kind."""
+    """A node of a kind. The switches s1 and s2 are in one rack; what is on another fabric is in the other."""
+    switch = node.switch if number % 2 else "s1"
+    rack = "r2" if switch == "s3" else "r1"
     return Node(
         f"n{number}",
         node.cluster,
@@ -130,11 +135,12 @@ def named(node: Node, number: int) -> Node:
         node.memory_mib,
         node.nvlink_group_size,
         node.numa_domains,
-        node.switch if number % 2 else "s1",
-        node.rack,
+        switch,
+        rack,
         ("even",) if number % 2 == 0 else ("odd", "nvme"),
         node.labels,
         node.taints,
+        node.fabric if rack == "r2" else "",
     )
 
 
@@ -203,6 +209,10 @@ CLASSES = (
 OTHER_CLASSES = (*CLASSES[:2], JobClass("high", -1, False, 20 * SECOND_MS, 5 * SECOND_MS, SECOND_MS))
 
 
+RESERVES = ({"main/p": GpuReserve(1000, 2048)}, {"main/p": GpuReserve(3000), "main/q": GpuReserve(0, 4096)})
+"""What jobs without GPUs leave to each GPU."""
+
+
 @st.composite
 def budgeted_settings(draw: st.DrawFn) -> Settings:
     """The same with some named budgets that warn, soften or stop."""
@@ -227,6 +237,7 @@ def settings(draw: st.DrawFn) -> Settings:
         attempts_per_user=draw(st.sampled_from((0, 0, 1, 3))),
         attempts_per_node=draw(st.sampled_from((0, 0, 1, 2, 4))),
         marks=tuple(draw(st.lists(node_marks, max_size=2))),
+        reserves=draw(st.sampled_from(({}, {}, {}, *RESERVES))),
     )
 
 
@@ -265,6 +276,16 @@ marked_places: st.SearchStrategy[dict[str, Any]] = st.one_of(
 )
 """What a job says of labels and taints."""
 
+
+LEVELS = (
+    {"level": Level.SWITCH, "level_required": True},
+    {"level": Level.RACK, "level_required": True, "nodes_max": 4},
+    {"level": Level.SWITCH, "level_required": True, "level_ms": 2 * PERIOD_MS},
+    {"level": Level.SWITCH},
+    {"level": Level.RACK, "nodes_min": 2},
+)
+"""How near to each other the nodes of a gang are."""
+
 places: st.SearchStrategy[dict[str, Any]] = st.one_of(
     st.sampled_from(((("odd",),), (("even", "nvme"),), (("odd",), ("nvme",)), (("none",),))).map(
         lambda groups: {"features": groups}
@@ -276,6 +297,7 @@ places: st.SearchStrategy[dict[str, Any]] = st.one_of(
     ),
     st.sampled_from((("main:n0",), ("other:n1", "n2"))).map(lambda names: {"on_nodes": names}),
     st.integers(1, 3).map(lambda count: {"nodes_min": count}),
+    st.sampled_from(LEVELS),
     st.integers(1, 3).map(lambda count: {"nodes_min": count, "nodes_max": count}),
 )
 """Which nodes a job takes, and over how many it is spread."""

@@ -5,7 +5,7 @@ question is answered by going through all live jobs. `invariants` judges plans a
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpuyard.model import (
     CATALOGUE,
@@ -246,6 +246,14 @@ class Books:
     """How many events there were."""
 
     # -- questions -------------------------------------------------------------------------------------------------
+
+    def ask_of(self, live: Live) -> Ask:
+        """What a job asks for by now: a level that was required for a time is so no longer in the next period."""
+        ask, period_ms = live.job.spec.ask, self.settings.period_ms
+        began_ms = self.event_ms // period_ms * period_ms
+        if ask.level_ms and live.job.submitted_ms + ask.level_ms <= began_ms:
+            return replace(ask, level_required=False)
+        return ask
 
     def klass(self, live: Live) -> JobClass:
         """The class of a job under the settings in force."""

@@ -34,6 +34,7 @@ from harness.reference.judge import (
     measure_of,
     misplaced,
     supported,
+    too_far,
 )
 
 _QUOTA_CODES = frozenset(
@@ -70,7 +71,11 @@ def check_gangs(books: Books) -> None:
     """Every running job has all its tasks, and nothing it did not ask for."""
     for live in books.running():
         assert live.attempt is not None
-        wrong = misplaced(books, live.job.spec.ask, live.attempt.grants, runs=True)
+        ask = live.job.spec.ask
+        if ask.level_ms:
+            # It may have started when it no longer required what it does.
+            ask = replace(ask, level_required=False)
+        wrong = misplaced(books, ask, live.attempt.grants, runs=True)
         assert not wrong, f"job {live.job.id} runs with {wrong}"
 
 
@@ -226,7 +231,7 @@ class PlanCheck:
 
     def check_start(self, live: Live, start: Start) -> None:
         """4 and 5: the placement passes every filter and every quota."""
-        ask, name = live.job.spec.ask, f"job {live.job.id}"
+        ask, name = self.books.ask_of(live), f"job {live.job.id}"
         wrong = misplaced(self.books, ask, start.grants)
         assert not wrong, f"{name} would start with {wrong}"
         assert self.room.fits(start.grants), f"{name} would start where there is no room: {start.grants}"
@@ -236,6 +241,8 @@ class PlanCheck:
             layout = self.check_preferred(live, layout, numbers)
             fewest = fewest_nodes(self.room, ask, layout)
             assert len(numbers) <= fewest, f"{name} on {numbers}; {fewest} nodes would do"
+            far = too_far(self.room, ask, layout, numbers)
+            assert not far, f"{name} on {numbers}; {far}"
         model = model_of(self.books.nodes[numbers[0]])
         if self.spec.quotas:
             blockers = self.quotas().blockers(live, model)
@@ -271,7 +278,7 @@ class PlanCheck:
 
     def check_refusal(self, live: Live, code: ReasonCode) -> None:
         """14: the reason given is a fact."""
-        ask, name = live.job.spec.ask, f"job {live.job.id} ({code.name})"
+        ask, name = self.books.ask_of(live), f"job {live.job.id} ({code.name})"
         could = list(layouts(self.books, ask))
         if code is ReasonCode.UNSUPPORTED:
             assert not supported(ask), f"{name} can be served"
@@ -332,7 +339,7 @@ class PlanCheck:
 
     def check_force(self, live: Live) -> None:
         """Victims are stopped by right, for this job, all of them needed."""
-        job_id, ask = live.job.id, live.job.spec.ask
+        job_id, ask = live.job.id, self.books.ask_of(live)
         earmark = self.earmarks[job_id]
         stops = [stop for stop in self.plan.stops if stop.for_job == job_id]
         assert stops, f"job {job_id} has an earmark and nobody is stopped for it"
@@ -365,11 +372,12 @@ class PlanCheck:
         """Whether there were room, and quota beside these holders, if some running jobs were gone."""
         freed = [g for job_id in sorted(gone) for g in self.books.jobs[job_id].attempt.grants]  # type: ignore[union-attr]
         quotas = Quotas(self.books, [h for job_id, h in held.items() if job_id not in gone])
+        ask = self.books.ask_of(live)
         with self.room.without(freed):
             return any(
-                has_room(self.room, live.job.spec.ask, layout)
+                has_room(self.room, ask, layout)
                 and not (self.spec.quotas and quotas.blockers(live, layout.model))
-                for layout in layouts(self.books, live.job.spec.ask)
+                for layout in layouts(self.books, ask)
             )
 
     def check_victim(self, live: Live, stop: Stop) -> None:
@@ -424,7 +432,7 @@ class PlanCheck:
 
     def check_entitled(self, live: Live, below: Sequence[str], quotas: Quotas) -> None:
         """Some tenant on the job's way up, below where it meets the victim's, stays within a guarantee."""
-        columns = {None, *[layout.model for layout in layouts(self.books, live.job.spec.ask)]}
+        columns = {None, *[layout.model for layout in layouts(self.books, self.books.ask_of(live))]}
         assert any(
             quotas.guarantee(path, column)
             and quotas.used(path, column) + live.milli <= quotas.guarantee(path, column)

@@ -13,6 +13,7 @@ from gpuyard.model import (
     Ask,
     BudgetAction,
     Grant,
+    Level,
     Memory,
     Mig,
     Milli,
@@ -51,6 +52,8 @@ class Free:
     gpu: list[int]
     cpu_milli: int
     memory_mib: int
+    beside: tuple[int, int]
+    """Cores and memory that are left to jobs without GPUs."""
 
 
 class Room:
@@ -58,7 +61,10 @@ class Room:
 
     def __init__(self, books: Books, held: Iterable[Grant]) -> None:
         self.books = books
-        self.free = [Free([MILLI] * node.gpus, node.cpu_milli, node.memory_mib) for node in books.nodes]
+        self.free = [
+            Free([MILLI] * node.gpus, node.cpu_milli, node.memory_mib, beside_gpus(books, node))
+            for node in books.nodes
+        ]
         self.cut: dict[tuple[int, int], list[Piece]] = {}
         """Slices by node and GPU; the same twice where an earmark waits for one."""
         self.attempts = Counter([g.node for live in books.running() for g in live.attempt.grants])  # type: ignore[union-attr]
@@ -78,6 +84,9 @@ class Room:
                 (there.append if sign < 0 else there.remove)((profile, start))
             left.cpu_milli += sign * grant.cpu_milli
             left.memory_mib += sign * grant.memory_mib
+            if not grant.gpus and not grant.slices:
+                cores, memory = left.beside
+                left.beside = (cores + sign * grant.cpu_milli, memory + sign * grant.memory_mib)
 
     def start(self, grants: Iterable[Grant]) -> None:
         """Enter an attempt."""
@@ -185,8 +194,13 @@ class Room:
             and self._has_gpus(grant)
             and grant.cpu_milli <= self.free[grant.node].cpu_milli
             and grant.memory_mib <= self.free[grant.node].memory_mib
+            and (grant.gpus or grant.slices or self._leaves_reserve(grant))
             for grant in grants
         )
+
+    def _leaves_reserve(self, grant: Grant) -> bool:
+        cores, memory = self.free[grant.node].beside
+        return grant.cpu_milli <= cores and grant.memory_mib <= memory
 
     def _has_gpus(self, grant: Grant) -> bool:
         gpus = gpus_of(grant.gpus)
@@ -233,12 +247,11 @@ class Room:
             wanted, fitting = 1, int(self.has_slices(ask.gpus, number))
         else:
             fitting = sum(self.is_whole(number, gpu) for gpu in gpus)
+        cores, memory = left.cpu_milli, left.memory_mib
+        if not ask.gpus.count:
+            cores, memory = min(cores, left.beside[0]), min(memory, left.beside[1])
         most = ask.tasks
-        for want, have in (
-            (wanted, fitting),
-            (ask.cpu_milli, left.cpu_milli),
-            (ask.memory_mib, left.memory_mib),
-        ):
+        for want, have in ((wanted, fitting), (ask.cpu_milli, cores), (ask.memory_mib, memory)):
             if want:
                 most = min(most, max(0, have) // want)
             elif have < 0:
@@ -324,15 +337,34 @@ def allowed(ask: Ask, node: Node) -> bool:
     )
 
 
+def beside_gpus(books: Books, node: Node) -> tuple[int, int]:
+    """Cores and memory of an empty node that are not reserved for its GPUs."""
+    reserve = books.settings.reserves.get(f"{node.cluster}/{node.pool}")
+    if reserve is None:
+        return node.cpu_milli, node.memory_mib
+    return (
+        max(0, node.cpu_milli - reserve.cpu_milli * node.gpus),
+        max(0, node.memory_mib - reserve.memory_mib * node.gpus),
+    )
+
+
 def layouts(books: Books, ask: Ask, *, runs: bool = False) -> Iterator[Layout]:
     """Every kind of node that could serve an ask if empty. What runs was started when its engine could do it."""
     if not supported(ask):
         return
-    for kind in dict.fromkeys(kind_of(node) for node in books.nodes):
+
+    def room(node: Node) -> tuple[int, int]:
+        # What runs may have been started before anything was reserved.
+        plain = bool(ask.gpus.count) or runs
+        return (node.cpu_milli, node.memory_mib) if plain else beside_gpus(books, node)
+
+    for kind in dict.fromkeys((kind_of(node), room(node)) for node in books.nodes):
         numbers = tuple(
             number
             for number, node in enumerate(books.nodes)
-            if kind_of(node) == kind and allowed(ask, node) and (runs or books.admitted(ask, number))
+            if (kind_of(node), room(node)) == kind
+            and allowed(ask, node)
+            and (runs or books.admitted(ask, number))
         )
         if not numbers or (ask.models and model_of(books.nodes[numbers[0]]) not in ask.models):
             continue
@@ -348,8 +380,8 @@ def layouts(books: Books, ask: Ask, *, runs: bool = False) -> Iterator[Layout]:
         per_node = ask.tasks
         for want, have in (
             (gpus, node.gpus),
-            (ask.cpu_milli, node.cpu_milli),
-            (ask.memory_mib, node.memory_mib),
+            (ask.cpu_milli, room(node)[0]),
+            (ask.memory_mib, room(node)[1]),
         ):
             if want:
                 per_node = min(per_node, have // want)
@@ -360,8 +392,47 @@ def layouts(books: Books, ask: Ask, *, runs: bool = False) -> Iterator[Layout]:
             continue
         full, rest = divmod(ask.tasks, per_node)
         layout = Layout(numbers, model_of(node), per_node, full, rest, max(full + (rest > 0), ask.nodes_max))
-        if layout.fewest <= len(numbers) and (not ask.nodes_max or layout.fewest <= ask.nodes_max):
-            yield layout
+        if ask.nodes_max and layout.fewest > ask.nodes_max:
+            continue
+        for there in together(books, ask, layout):
+            if layout.fewest <= len(there):
+                yield replace(layout, numbers=there)
+
+
+def together(books: Books, ask: Ask, layout: Layout) -> list[tuple[int, ...]]:
+    """The nodes of a layout, place by place: those of a gang are on one fabric, and as near as it requires."""
+    if ask.tasks == 1 or layout.nodes_max == 1:
+        return [layout.numbers]
+    level = ask.level if ask.level_required else None
+    return places_at(books, layout.numbers, level)
+
+
+def places_at(books: Books, numbers: Sequence[int], level: Level | None) -> list[tuple[int, ...]]:
+    """Nodes by fabric, and by switch or rack within it."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for number in numbers:
+        node = books.nodes[number]
+        names = {None: "", Level.SWITCH: node.switch, Level.RACK: node.rack, Level.FABRIC: ""}
+        found.setdefault((node.fabric, names[level]), []).append(number)
+    return [tuple(there) for there in found.values()]
+
+
+def too_far(room: Room, ask: Ask, layout: Layout, numbers: Sequence[int]) -> str:
+    """Why a gang could have been nearer together than on these nodes, before it took them; empty: it could not."""
+    if ask.tasks == 1 or len(numbers) == 1:
+        return ""
+    wished = [ask.level] if ask.level and not ask.level_required else []
+    for level in (*wished, Level.SWITCH, Level.RACK):
+        for there in places_at(room.books, layout.numbers, level):
+            able = [number for number in there if room.tasks_on(ask, number) >= layout.per_node]
+            enough = len(able) >= layout.fewest
+            if level in wished:
+                enough = enough or has_room(room, ask, replace(layout, numbers=there))
+            if enough and not any(
+                set(numbers) <= set(each) for each in places_at(room.books, numbers, level)
+            ):
+                return f"{level} of nodes {there} would hold it"
+    return ""
 
 
 def has_room(room: Room, ask: Ask, layout: Layout) -> bool:
@@ -651,4 +722,5 @@ __all__ = [
     "misplaced",
     "pin_wrong",
     "supported",
+    "too_far",
 ]

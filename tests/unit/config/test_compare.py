@@ -13,6 +13,7 @@ from gpuyard.model import (
     ClusterPreference,
     Effect,
     GpuModel,
+    GpuReserve,
     JobClass,
     NamedBudget,
     NodeMarks,
@@ -135,7 +136,7 @@ SETTINGS: dict[str, Any] = {
     "recipes_mib_per_user": 5,
     "policy": PolicySpec("mine"), "partitions": {"gpu": ("h100",)}, "accounts": {"p1": "a"}, "qos": {"high": "batch"},
     "observed": {"old": True}, "price_book": (Price(1, "H100"),), "budgets": (NamedBudget("b", 1),),
-    "markets": {"a/b": "spot"}, "regions": {"a/b": "eu"},
+    "markets": {"a/b": "spot"}, "regions": {"a/b": "eu"}, "reserves": {"a/b": GpuReserve(1000)},
     "marks": (NodeMarks("a", "b", (), (("zone", "a"),), (Taint("old", Effect.NO_SCHEDULE),)),),
 }  # fmt: skip
 

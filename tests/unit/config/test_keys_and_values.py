@@ -235,6 +235,7 @@ POOL = [
     ("numa: 0", "must be a whole number of at least 1, not 0"),
     ("nodes_per_switch: 0", "must be a whole number of at least 1, not 0"),
     ("switches_per_rack: 0", "must be a whole number of at least 1, not 0"),
+    ("reserve: 8", "must be a mapping of keys to values, not '8'"),
     ("emulate: on", "must be true or false, not 'on'"),
 ]
 

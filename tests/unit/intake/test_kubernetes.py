@@ -486,3 +486,60 @@ def test_the_wire_takes_what_is_mapped(kubernetes: Any) -> None:
     for text in (JOB, pod(), job("completions: 3")):
         accepted = {key: value for key, value in kubernetes(text).job.items() if key not in PROPOSED}
         assert JobRequest.model_validate(accepted)
+
+
+def annotated(key: str, value: str, *spec: str) -> str:
+    """An indexed Job of four pods with an annotation of its template."""
+    lines = ["completionMode: Indexed", "completions: 4", "parallelism: 4", *spec]
+    return job(*lines).replace(
+        "  template:\n", f'  template:\n    metadata: {{annotations: {{{key}: "{value}"}}}}\n'
+    )
+
+
+KUEUE, JOBSET = "kueue.x-k8s.io/podset-{}-topology", "alpha.jobset.sigs.k8s.io/exclusive-topology"
+
+
+@pytest.mark.parametrize(
+    ("key", "label", "fields"),
+    [
+        ("required", "cloud.provider.com/topology-rack", {"topology": {"level": "rack", "required": True}}),
+        (
+            "required",
+            "cloud.provider.com/topology-block",
+            {"topology": {"level": "fabric", "required": True}},
+        ),
+        (
+            "required",
+            "cloud.google.com/gce-topology-subblock",
+            {"topology": {"level": "rack", "required": True}},
+        ),
+        ("preferred", "example.com/leaf-switch", {"topology": {"level": "switch", "required": False}}),
+        ("required", "kubernetes.io/hostname", {"nodes_max": 1}),
+        ("preferred", "kubernetes.io/hostname", {}),
+        (JOBSET, "cloud.google.com/gke-nodepool-zone", {"topology": {"level": "fabric", "required": True}}),
+    ],
+)
+def test_pods_that_are_to_be_near_are_one_gang(
+    kubernetes: Any, key: str, label: str, fields: dict[str, Any]
+) -> None:
+    found = kubernetes(annotated(KUEUE.format(key) if len(key) < 10 else key, label), False)
+
+    assert 4 == found.job["tasks"]
+    assert "array" not in found.job
+    assert fields == {name: found.job[name] for name in ("topology", "nodes_max") if name in found.job}
+    assert any("RANK" in each.text for each in found.warnings)
+
+
+def test_an_annotation_for_one_pod_changes_nothing(kubernetes: Any) -> None:
+    text = job().replace(
+        "  template:\n",
+        f"  template:\n    metadata: {{annotations: {{{KUEUE.format('required')}: x.io/rack}}}}\n",
+    )
+    found = kubernetes(text, False)
+
+    assert not {"tasks", "topology", "array", "labels"} & found.job.keys()
+
+
+def test_a_level_that_no_yard_knows_is_refused(kubernetes: Any) -> None:
+    with pytest.raises(BadInput, match="names no level that a yard knows"):
+        kubernetes(annotated(KUEUE.format("required"), "x.io/row"), False)

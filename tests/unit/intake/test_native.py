@@ -61,6 +61,10 @@ tasks: 4
 nodes_min: 2
 nodes_max: 2
 ranks: 8
+topology:
+  level: switch
+  required: true
+  for_s: 600
 batch: true
 cpus: 1.5
 memory_mib: 1024
@@ -70,6 +74,12 @@ pools:
 clusters:
   - main
 constraint: ib
+select:
+  - zone=a
+prefer:
+  - '80: disk=nvme'
+tolerate:
+  - debug
 on_nodes:
   - n1
 not_nodes:

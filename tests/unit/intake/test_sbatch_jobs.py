@@ -409,7 +409,7 @@ def test_every_option_is_served_named_or_refused() -> None:
         "ntasks", "ntasks-per-gpu", "ntasks-per-node", "output", "parsable", "partition", "qos", "quiet", "requeue",
         "signal", "test-only", "time", "wait", "wrap", "overcommit", "open-mode", "gpu-bind", "distribution",
         "container", "container-image", "container-mounts", "container-mount-home", "container-workdir",
-        "wckey",
+        "switches", "wckey",
     }  # fmt: skip
     every = {option.key for option in OPTIONS}
 
@@ -437,3 +437,20 @@ def test_the_page_calls_refused_what_is_refused(sbatch: Any) -> None:
     assert named
     first_column = "".join(re.findall(r"^\| (`--.*?) \| ", page, re.MULTILINE))
     assert set() == {*re.findall(r"`--([a-z-]+)", first_column)} & ({*named} | REFUSED.keys())
+
+
+@pytest.mark.parametrize(
+    ("options", "topology"),
+    [
+        ("-N 4 --switches=1", {"level": "switch", "for_s": 300}),
+        ("-N 4 --switches=1@2:00:00", {"level": "switch", "for_s": 7200}),
+        ("-N 4 --switches=1@unlimited", {"level": "switch"}),
+        ("-N 1 --switches=1", None),
+        ("-N 4 --switches=2@60", None),
+    ],
+)
+def test_switches_are_waited_for(sbatch: Any, options: str, topology: dict[str, object] | None) -> None:
+    found = sbatch(options)
+
+    assert found.job.get("topology") == topology
+    assert ("switches=2" in options) == any("it waits for none" in each.text for each in found.warnings)

@@ -37,20 +37,19 @@ from gpuyard.api.messages.fields import (
     parse_indices,
     parse_tenant_path,
 )
+from gpuyard.api.messages.job_parts import ContainerRequest, DependencyRequest, TopologyRequest
 from gpuyard.api.messages.problems import Problem
 from gpuyard.config.access import ROLE_WORDS
-from gpuyard.control.admission.dependencies import SINGLETON, Dependency
 from gpuyard.control.admission.wanted import NewJob, make_job
 from gpuyard.control.commands.changes import Change
-from gpuyard.control.replica.labels import read_label
 from gpuyard.engines.contract import Container
 from gpuyard.errors import quote, suggest_end
 from gpuyard.job_sizes import SIZES_TEXT
-from gpuyard.model import AfterKind, Isolation, Verb
+from gpuyard.model import Isolation, Level, Verb
 from gpuyard.model.placement import join_selections, parse_preferences, parse_tolerations
 from gpuyard.model.units import MILLI, NO_LIMIT_MS, SECOND_MS
 from gpuyard.wire import job_fields as table
-from gpuyard.wire.job_fields import DEPENDENCY_KINDS, JOB_FIELDS, PROJECT, TEXT_MAX, TIME_MS_MAX
+from gpuyard.wire.job_fields import JOB_FIELDS, PROJECT, TEXT_MAX, TIME_MS_MAX
 from gpuyard.wire.replies.jobs import Fault
 
 _ERRORS_SHOWN_MAX = 10
@@ -80,55 +79,6 @@ def _of(name: str, **more: Any) -> Any:
 
 _OF_IMAGES = ("image", "entrypoint", "workdir", "volumes", "secrets", "pull", "containers")
 """Fields that become the containers of a job."""
-
-
-class DependencyRequest(BaseModel):
-    """Another job, and what must happen to it first."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    kind: Annotated[str, Field(pattern="^(" + "|".join(DEPENDENCY_KINDS) + ")$")] = Field(
-        "afterok", description=f"One of {', '.join(DEPENDENCY_KINDS)}."
-    )
-    job: Id | None = Field(None, description="The job's id, as 17 or 12_3. Required, except for singleton.")
-    delay_s: int = Field(
-        0, ge=0, le=table.DELAY_S_MAX, description="For after: how many seconds after its start."
-    )
-
-    @model_validator(mode="after")
-    def _makes_sense(self) -> Self:
-        if (self.job is None) != (self.kind == SINGLETON):
-            raise ValueError("every kind but 'singleton' names a 'job', and that one names none")
-        if self.delay_s and self.kind != AfterKind.STARTED.value:
-            raise ValueError("a 'delay_s' is counted from a start: it needs the kind 'after'")
-        return self
-
-    def dependency(self) -> Dependency:
-        """The same in the units of the control plane."""
-        job = None if self.job is None else read_label(self.job)
-        return Dependency(self.kind, job, self.delay_s * SECOND_MS)
-
-
-class ContainerRequest(BaseModel):
-    """One more container of a job."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    image: Annotated[Reference, Field(min_length=1)]
-    name: Name = ""
-    init: bool = Field(False, description="Whether it runs to its end before the job's own container starts.")
-    entrypoint: Command = Field([], description="Instead of the image's entrypoint.")
-    command: Command = Field([], description="Arguments of the entrypoint. Default: the image's.")
-    workdir: Folder = ""
-    env: Env = Field({}, description="Environment variables besides those of the job.")
-    volumes: Volumes = Field([], description="What is mounted in the image, as for a job.")
-
-    def container(self, pull: str) -> Container:
-        """The same as engines have it."""
-        return Container(
-            image=self.image, name=self.name, init=self.init, entrypoint=tuple(self.entrypoint),
-            argv=tuple(self.command), workdir=self.workdir, env=self.env, volumes=tuple(self.volumes), pull=pull,
-        )  # fmt: skip
 
 
 class JobRequest(BaseModel):
@@ -186,6 +136,7 @@ class JobRequest(BaseModel):
     select: Selections = _of("select")
     prefer: Selections = _of("prefer")
     tolerate: Selections = _of("tolerate")
+    topology: TopologyRequest | None = _of("topology")
     exclusive: bool = _of("exclusive")
     batch: bool = _of("batch")
     ranks: int = _of("ranks")
@@ -229,6 +180,8 @@ class JobRequest(BaseModel):
         if self.tasks < self.nodes_min:
             tasks = "1 task" if self.tasks == 1 else f"{self.tasks} tasks"
             raise ValueError(f"{self.nodes_min} nodes need as many tasks, and it has {tasks}")
+        if self.topology and self.tasks == 1:
+            raise ValueError("'topology' is for the nodes of several tasks, and it has 1 task")
         if self.nodes_max and self.nodes_max < self.nodes_min:
             raise ValueError("'nodes_max' is less than 'nodes_min'")
         kinds = [self.gpu_milli, self.mig, self.gpu_memory_mib]
@@ -250,7 +203,7 @@ class JobRequest(BaseModel):
         found = dict(self.__dict__)
         cpus, limit_s, array, constraint = map(found.pop, ("cpus", "time_limit_s", "array", "constraint"))
         image, *_ = map(found.pop, _OF_IMAGES)
-        project = found.pop("project")
+        project, topology = found.pop("project"), found.pop("topology")
         for name in ("command", "gpu_models", "pools", "clusters", "on_nodes", "not_nodes"):
             found[name] = tuple(found[name])
         found |= {
@@ -264,6 +217,9 @@ class JobRequest(BaseModel):
             "selects": _parsed("select", join_selections, found.pop("select")),
             "prefers": _parsed("prefer", parse_preferences, found.pop("prefer")),
             "tolerates": _parsed("tolerate", parse_tolerations, found.pop("tolerate")),
+            "level": Level(topology.level) if topology else None,
+            "level_required": topology is not None and topology.required,
+            "level_ms": topology.for_s * SECOND_MS if topology else 0,
             "dependencies": tuple([each.dependency() for each in self.dependencies]),
             "containers": self._containers() if image else (),
         }

@@ -294,8 +294,14 @@ def _leave_fleet(config: Config, pools: list[Pool], notes: Notes) -> None:
         for node in pool.nodes[:1]:
             if node.numa_domains > 1:
                 notes.leave(f"numa of pool {quote(pool.name)}: say Cores= in gres.conf, or AutoDetect=nvml")
+        if reserve := config.settings.reserves.get(f"{pool.cluster}/{pool.name}"):
+            each = reserve.cpu_milli // MILLI
+            instead = f": say RestrictedCoresPerGPU={each} on its NodeName lines" if each else ""
+            notes.leave(f"reserve of pool {quote(pool.name)}{instead}")
         if len({node.switch for node in pool.nodes}) > 1:
             notes.leave(f"switches of pool {quote(pool.name)}: they go into topology.conf")
+        if fabric := pool.nodes[0].fabric:
+            notes.leave(f"fabric {quote(fabric)} of pool {quote(pool.name)}: it goes into topology.conf")
     if config.prices:
         notes.leave(f"prices of {', '.join(config.prices)}: Slurm knows no money")
     elif pools:

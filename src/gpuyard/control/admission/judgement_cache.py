@@ -63,7 +63,9 @@ _STATE: Mapping[str, tuple[Stamp, ...]] = {
 }
 """What may be read of a state, with the stamps that say when it has changed."""
 _NODES: Mapping[str, tuple[Stamp, ...]] = {
-    **dict.fromkeys(("node", "kinds", "kind", "lacks", "by_pool", "observed", "marks"), (_settings, _fleet)),
+    **dict.fromkeys(
+        ("node", "kinds", "kind", "lacks", "by_pool", "observed", "marks", "beside_most"), (_settings, _fleet)
+    ),
     **dict.fromkeys(("pins", "free_mask", "cpu_free", "memory_free", "down", "cordoned"), (_fleet, _room)),
 }
 """The same of its nodes."""

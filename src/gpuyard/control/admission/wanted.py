@@ -5,7 +5,7 @@ from typing import Any
 
 from gpuyard.control.admission.dependencies import Dependency
 from gpuyard.engines.contract import Container, Recipe
-from gpuyard.model import Ask, GpuRequest, Isolation, Mig, Milli, Term, Toleration, Whole
+from gpuyard.model import Ask, GpuRequest, Isolation, Level, Mig, Milli, Term, Toleration, Whole
 from gpuyard.model.units import MILLI, SECOND_MS
 
 
@@ -54,6 +54,11 @@ class Wanted:
     selects: tuple[Term, ...] = ()
     prefers: tuple[tuple[int, Term], ...] = ()
     tolerates: tuple[Toleration, ...] = ()
+    level: Level | None = None
+    """The level of the fabric within which its nodes are to be."""
+    level_required: bool = False
+    level_ms: int = 0
+    """For how long it is required; 0: for good."""
     exclusive: bool = False
     """Whole nodes, shared with no other job."""
     dependencies: tuple[Dependency, ...] = ()
@@ -85,6 +90,9 @@ class Wanted:
             self.selects,
             self.prefers,
             self.tolerates,
+            self.level,
+            self.level_required,
+            self.level_ms,
         )
 
     @property

@@ -101,8 +101,18 @@ def _resources(ask: Ask) -> dict[str, Any]:
         "select": [terms_text(ask.selects)] if ask.selects else [],
         "prefer": [preference_text(weight, term) for weight, term in ask.prefers],
         "tolerate": [str(each) for each in ask.tolerates],
+        "topology": _topology(ask),
         "constraint": "&".join(["|".join(group) for group in ask.features]),
     }
+
+
+def _topology(ask: Ask) -> dict[str, Any] | None:
+    if ask.level is None:
+        return None
+    found: dict[str, Any] = {"level": str(ask.level)}
+    if not ask.level_required:
+        found["required"] = False
+    return found | ({"for_s": ask.level_ms // SECOND_MS} if ask.level_ms else {})
 
 
 def _images(containers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

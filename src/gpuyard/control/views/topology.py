@@ -44,6 +44,7 @@ def topology_view(replica: Replica, engines: Mapping[str, Engine], cluster: str 
                     "emulated": bool(place and place.emulated),
                     "switch": node.switch,
                     "rack": node.rack,
+                    "fabric": node.fabric,
                 }
             )
     return {"gpus": rows, "trouble": trouble}

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from gpuyard.core.fleet.bits import each, positions
 from gpuyard.core.fleet.claims import pinned_mask
+from gpuyard.core.fleet.nodes import is_without_gpus
 from gpuyard.core.fleet.shapes import Shape, Way
 from gpuyard.core.fleet.ways import gpus_on_node
 from gpuyard.core.jobs.records import JobRecord
@@ -144,6 +145,7 @@ def _fits(state: State, shape: Shape, number: int, tasks: int, staying: list[Roo
     left = [MILLI] * node.gpus
     others = 0
     cpu_milli, memory_mib = node.cpu_milli, node.memory_mib
+    cores, memory = (0, 0) if shape.gpus else state.nodes.beside_most.get(number, (cpu_milli, memory_mib))
     for holder in staying:
         for gpu in positions[holder.grant.gpus]:
             left[gpu] -= holder.grant.milli
@@ -151,6 +153,11 @@ def _fits(state: State, shape: Shape, number: int, tasks: int, staying: list[Roo
             others |= holder.grant.gpus
         cpu_milli -= holder.grant.cpu_milli
         memory_mib -= holder.grant.memory_mib
+        if not shape.gpus and is_without_gpus(holder.grant):
+            cores -= holder.grant.cpu_milli
+            memory -= holder.grant.memory_mib
+    if not shape.gpus:
+        cpu_milli, memory_mib = min(cpu_milli, cores), min(memory_mib, memory)
     whole = shape.milli == MILLI
     fitting = sum(
         [
@@ -178,6 +185,9 @@ def make_servable(ask: Ask) -> Ask:
         gpus=Whole(ask.gpus.count) if shared else ask.gpus,
         on_nodes=(),
         nodes_min=ask.nodes_min if spreads else 0,
+        level=None,
+        level_required=False,
+        level_ms=0,
     )
 
 
@@ -199,6 +209,7 @@ def find_nodes_to_add(state: State, shape: Shape) -> AddNodes:
         node
         for number, node in enumerate(state.nodes.node)
         if open_to >> number & 1
+        and (shape.gpus or number not in state.nodes.beside)
         and (not ask.models or (node.gpus and node.gpu_model in ask.models))
         and (not ask.pools or node.pool in ask.pools)
         and (not ask.clusters or node.cluster in ask.clusters)
@@ -217,6 +228,8 @@ def find_nodes_to_add(state: State, shape: Shape) -> AddNodes:
         return AddNodes(like, max(1, count))
     most = max(fitting or state.nodes.node, key=lambda node: (node.gpus, node.name), default=_NODE)
     tasks = -(-shape.tasks // ask.nodes_max) if ask.nodes_max else 1
+    # Where pools reserve cores for GPUs, jobs without GPUs lack nodes without.
+    gpus = 0 if state.nodes.beside and not shape.gpus else most.gpus
     features = dict.fromkeys([*most.features, *[group[0] for group in ask.features]])
     count = -(-shape.tasks // tasks)
     like = replace(
@@ -224,7 +237,7 @@ def find_nodes_to_add(state: State, shape: Shape) -> AddNodes:
         cluster=_home(state, shape, most.cluster),
         pool=ask.pools[0] if ask.pools else most.pool,
         gpu_model=ask.models[0] if ask.models else most.gpu_model or (_NODE.gpu_model if shape.gpus else ""),
-        gpus=max(most.gpus, shape.gpus * tasks, 1 if ask.models else 0),
+        gpus=max(gpus, shape.gpus * tasks, 1 if ask.models else 0),
         cpu_milli=max(most.cpu_milli, shape.cpu_milli * tasks),
         memory_mib=max(most.memory_mib, shape.memory_mib * tasks),
         features=tuple(features),
@@ -263,6 +276,7 @@ def _alike(one: Node, other: Node) -> bool:
     """Whether two nodes may serve one gang together."""
     return (
         one.cluster == other.cluster
+        and one.fabric == other.fabric
         and (one.gpu_model if one.gpus else "") == (other.gpu_model if other.gpus else "")
         and (one.gpus, one.cpu_milli, one.memory_mib, one.close_gpus)
         == (other.gpus, other.cpu_milli, other.memory_mib, other.close_gpus)

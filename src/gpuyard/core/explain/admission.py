@@ -5,6 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from gpuyard.core.explain.placement_reasons import marked_reason
+from gpuyard.core.fleet.bits import each
+from gpuyard.core.fleet.kinds import Kind
 from gpuyard.core.fleet.mig_geometry import gpus_on
 from gpuyard.core.fleet.shapes import Shape
 from gpuyard.core.fleet.ways import Shapes
@@ -12,7 +14,7 @@ from gpuyard.core.phrases import cores_text, count_text, hours_counted, hours_te
 from gpuyard.core.quota.budgets import MONEY, Spend, is_about
 from gpuyard.core.quota.tenants import UNLIMITED
 from gpuyard.core.state.state import State
-from gpuyard.model import Ask, Capability, Cure, JobSpec, Mig, Milli, Reason, ReasonCode, Remedy, Whole
+from gpuyard.model import Ask, Capability, Cure, JobSpec, Level, Mig, Milli, Reason, ReasonCode, Remedy, Whole
 from gpuyard.model.gpu_names import parse_mig_profile
 from gpuyard.model.mig import MIG_MODELS
 from gpuyard.model.units import DAY_MS, HOUR_MS, MILLI, NO_LIMIT_MS, SECOND_MS
@@ -230,6 +232,8 @@ def _instead(state: State, shape: Shape) -> Remedy:
         return marked[1]
     if (ask.on_nodes or ask.not_nodes) and fits(on_nodes=(), not_nodes=()):
         return Remedy(Cure.OTHER_NODES)
+    if ask.level_required and fits(level_required=False):
+        return Remedy(Cure.FURTHER_APART)
     if ask.cpu_milli and fits(cpu_milli=0):
         return Remedy(Cure.FEWER_CORES)
     sizes = [MIG_MODELS[name].profile(shape.profile) for name in state.models if name in MIG_MODELS]
@@ -283,6 +287,8 @@ def _why_no_way(state: State, shape: Shape) -> str:
         return text
     if shape.gpus > most_gpus:
         return f"asks for {wants} on one node; the largest node has {most_gpus}"
+    if not shape.gpus and (text := _reserved_text(state, shape)):
+        return text
     most_cpu = max((k.cpu_milli for k in fitting), default=0)
     if ask.cpu_milli > most_cpu:
         return (
@@ -291,12 +297,45 @@ def _why_no_way(state: State, shape: Shape) -> str:
     most_memory = max((k.memory_mib for k in fitting), default=0)
     if ask.memory_mib > most_memory:
         return f"asks for {memory_words(ask.memory_mib)} on one node; the largest node has {memory_words(most_memory)}"
+    if shape.tasks > 1 and (text := _too_small_a_place(state, shape, fitting)):
+        return text
     nodes = count_text(sum([k.members.bit_count() for k in fitting]), "node")
     cores = sum([k.cpu_milli * k.members.bit_count() for k in fitting])
     if ask.tasks * ask.cpu_milli > cores:
         return f"asks for {ask.tasks} x {cores_text(ask.cpu_milli)}; there are {cores_text(cores)} on {nodes}"
     total = sum([k.gpus * k.members.bit_count() for k in fitting])
     return f"asks for {wants}; {gpus_counted(total * MILLI)} on {nodes} cannot hold it"
+
+
+def _too_small_a_place(state: State, shape: Shape, fitting: Sequence[Kind]) -> str:
+    """Which level of the fabric has no place that could hold a gang, if the whole fleet could; empty: none."""
+    level = shape.ask.level if shape.ask.level_required and shape.ask.level else Level.FABRIC
+    places = [there for kind in fitting for there in kind.domains[level].values() if there]
+    apart = Shapes().of(replace(shape.ask, level_required=False), state.nodes, state.weights)
+    if not (apart.ways if level is not Level.FABRIC else len(places) > 1):
+        return ""
+    most = max(places, key=lambda there: sum([state.nodes.node[number].gpus for number in each(there)]))
+    gpus = sum([state.nodes.node[number].gpus for number in each(most)])
+    nodes = count_text(most.bit_count(), "node")
+    has = f"{gpus_counted(gpus * MILLI)} on {nodes}" if shape.gpus else nodes
+    return f"asks for {ask_text(shape)} on one {level}; the largest {level} has {has}"
+
+
+def _reserved_text(state: State, shape: Shape) -> str:
+    """Whether what pools reserve for their GPUs is all that is in the way of a job without GPUs; empty: it is not."""
+    nodes, ask = state.nodes, shape.ask
+    plain = [
+        number
+        for number, node in enumerate(nodes.node)
+        if node.cpu_milli >= ask.cpu_milli and node.memory_mib >= ask.memory_mib
+    ]
+    if not plain or any([number not in nodes.beside_most for number in plain]):
+        return ""
+    cores = max([nodes.beside_most[number][0] for number in plain])
+    memory = max([nodes.beside_most[number][1] for number in plain])
+    asked = " and ".join([cores_text(ask.cpu_milli), *[memory_words(ask.memory_mib)] * bool(ask.memory_mib)])
+    left = f"{cores_text(cores)} and {memory_words(memory)}"
+    return f"asks for {asked} on one node and no GPUs; beside what pools reserve for GPUs, a node has at most {left}"
 
 
 def is_beyond_engines(ask: Ask, state: State) -> bool:

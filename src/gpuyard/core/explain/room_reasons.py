@@ -4,17 +4,21 @@ Judged at the job's turn, with the starts before it already drafted.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
-from gpuyard.core.fleet.bits import each
+from gpuyard.core.fleet.bits import each, lowest_bit
 from gpuyard.core.fleet.claims import pinned_mask
+from gpuyard.core.fleet.gpu_reserves import room_of
 from gpuyard.core.fleet.mig_geometry import layout_text
 from gpuyard.core.fleet.nodes import cut_mask, find_barred
+from gpuyard.core.fleet.placing import place_anyhow
 from gpuyard.core.fleet.shapes import Shape, Way
+from gpuyard.core.fleet.ways import Shapes
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.phrases import choose_verb, cores_text, count_text, names_text
 from gpuyard.core.schedule.passes import Pass
 from gpuyard.core.state.state import State
-from gpuyard.model import Cure, Lift, Reason, ReasonCode, Remedy
+from gpuyard.model import Cure, Level, Lift, Reason, ReasonCode, Remedy
 from gpuyard.model.units import MILLI
 from gpuyard.quantities import memory_words
 
@@ -30,8 +34,13 @@ def room_reasons(current: Pass, record: JobRecord, may_force: bool) -> list[Reas
         if any(current.policy.place(state.nodes, shape, way, way.pools) is not None for way in ways):
             continue
         name = model_name(state, model)
-        lifted_by = (Remedy(Cure.COMES_FREE, () if name == _NO_GPU else (name,)),)
-        for text in dict.fromkeys([_shortage(state, shape, way, ways, name) for way in ways]):
+        lifted_by: tuple[Remedy, ...] = (Remedy(Cure.COMES_FREE, () if name == _NO_GPU else (name,)),)
+        if shape.ask.level_required and _fits_apart(current, shape):
+            lifted_by = (*lifted_by, Remedy(Cure.FURTHER_APART))
+        # Where a level is only preferred, what is in the way is the lack of room anywhere.
+        anywhere = [way for way in ways if way.level in (None, Level.FABRIC)] or ways
+        told = anywhere[:1] if anywhere[0].level else anywhere
+        for text in dict.fromkeys([_shortage(state, shape, way, anywhere, name) for way in told]):
             reasons.append(Reason(ReasonCode.ROOM, "placement", text, may_force, lifted_by))
         reasons += _closed(state, shape, ways, name)
         reasons += _foreign(state, ways, name)
@@ -74,12 +83,12 @@ def fitting_gpus(state: State, shape: Shape, number: int) -> int:
 
 def tasks_on(state: State, shape: Shape, number: int) -> int:
     """How many tasks a node could take now."""
-    nodes = state.nodes
+    cpu_milli, memory_mib = room_of(state.nodes, shape, number)
     most = shape.tasks
     for want, have in (
         (shape.gpus, fitting_gpus(state, shape, number)),
-        (shape.cpu_milli, nodes.cpu_free[number]),
-        (shape.memory_mib, nodes.memory_free[number]),
+        (shape.cpu_milli, cpu_milli),
+        (shape.memory_mib, memory_mib),
     ):
         if want:
             most = min(most, have // want)
@@ -88,6 +97,10 @@ def tasks_on(state: State, shape: Shape, number: int) -> int:
 
 def _shortage(state: State, shape: Shape, way: Way, ways: list[Way], name: str) -> str:
     """One sentence. A job that fits on one node is compared with the best node of the model, whatever its kind."""
+    if way.level is not None:
+        return _level_shortage(
+            state, shape, way.level, [each for each in ways if each.level is way.level], name
+        )
     if way.nodes_max > way.full_nodes + (way.rest_tasks > 0):
         return _spread_shortage(state, shape, way, name)
     if way.full_nodes == 1 and not way.rest_tasks:
@@ -157,12 +170,15 @@ def _node_shortage(state: State, shape: Shape, numbers: list[int], name: str) ->
         if gpus
         else ""
     )
-    most_cpu = max([nodes.cpu_free[number] for number in numbers])
+    rooms = [room_of(nodes, shape, number) for number in numbers]
+    reserved = not gpus and any([number in nodes.beside for number in numbers])
+    beside = " beside what its pool reserves for GPUs" if reserved else ""
+    most_cpu = max([cpu_milli for cpu_milli, _memory_mib in rooms])
     if most_cpu < shape.cpu_milli * tasks:
-        return f"{asked}: {have_gpus}at most {cores_text(max(0, most_cpu))} free"
-    most_memory = max([nodes.memory_free[number] for number in numbers])
+        return f"{asked}: {have_gpus}at most {cores_text(max(0, most_cpu))} free{beside}"
+    most_memory = max([memory_mib for _cpu_milli, memory_mib in rooms])
     if most_memory < shape.memory_mib * tasks:
-        return f"{asked}: {have_gpus}at most {memory_words(max(0, most_memory))} free"
+        return f"{asked}: {have_gpus}at most {memory_words(max(0, most_memory))} free{beside}"
     return f"{asked}: {have_gpus}none has all of it free at once"
 
 
@@ -215,6 +231,28 @@ def _gang_shortage(state: State, shape: Shape, way: Way, name: str) -> str:
     if rest and full >= way.full_nodes:
         has = f"{count_text(full, 'node')} can take the full share, and none is left for the rest"
     return f"{asked}: {has}; {_free_in_all(state, shape, numbers)}" if shape.gpus else f"{asked}: {has}"
+
+
+def _level_shortage(state: State, shape: Shape, level: Level, ways: list[Way], name: str) -> str:
+    """What the switch, rack or fabric with most room has for a gang that needs one with room for all of it."""
+    asked = f"{_want(shape, shape.tasks, name)} on one {level}"
+    held = [(sum([tasks_on(state, shape, number) for number in _open(state, [way])]), way) for way in ways]
+    most, way = max(held, key=lambda row: row[0])
+    where = state.nodes.node[lowest_bit(way.pools & state.nodes.kinds[way.kind].members)].place(level)
+    if most >= shape.tasks:
+        nodes = count_text(way.nodes_max, "node")
+        return f"{asked}: {level} {where} has room for all of it, but not on {nodes}"
+    if not shape.gpus:
+        return f"{asked}: the largest free {level} has room for {most} of {count_text(shape.tasks, 'task')}"
+    has, wanted = most * shape.gpus, shape.tasks * shape.gpus
+    return f"{asked}: the largest free {level} has {has} of {count_text(wanted, 'GPU')}"
+
+
+def _fits_apart(current: Pass, shape: Shape) -> bool:
+    """Whether there is room for a gang whose nodes need not be near to each other."""
+    nodes = current.state.nodes
+    other = Shapes().of(replace(shape.ask, level_required=False), nodes, current.state.weights)
+    return any(place_anyhow(nodes, other, way, way.pools) is not None for way in other.ways)
 
 
 def _spread_shortage(state: State, shape: Shape, way: Way, name: str) -> str:

@@ -1,27 +1,25 @@
 """What would let a waiting job start now: tried, not guessed.
 
 Each trial uses the same placement and the same quotas as the pass, with one thing changed: a shorter time limit, fewer
-GPUs, tasks spread over more nodes, any GPU model, any pool. `why` tries each once more, on a copy of everything.
+GPUs, tasks spread over more nodes or further apart, any GPU model, any pool. `why` tries each once more, on a copy of
+everything.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from gpuyard.core.fleet.placing import place_best_fit, placer, share_best_fit
+from gpuyard.core.fleet.placing import place_anyhow
 from gpuyard.core.fleet.ways import Shapes
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.schedule.passes import Pass
 from gpuyard.core.schedule.policy import Backfill
-from gpuyard.model import Ask, AskFor, Grant, LimitTime, ReasonCode, Whole
+from gpuyard.model import Ask, AskFor, Grant, Level, LimitTime, ReasonCode, Whole
 from gpuyard.model.units import DAY_MS, ENDLESS_MS, SECOND_MS
 
 _LIMITS_TRIED_MAX = 8
 _LONGEST_MS = ENDLESS_MS - SECOND_MS
 """The longest limit that is one."""
-
-_PLACE = placer(place_best_fit, share_best_fit)
-"""Whether something fits does not depend on the placement's preference, and this placement remembers nothing."""
 
 _ABOUT_SIZE = frozenset(
     {ReasonCode.ROOM, ReasonCode.LIMIT, ReasonCode.BORROW, ReasonCode.HELD_BACK, ReasonCode.NEVER_FITS}
@@ -49,11 +47,20 @@ def find_helps(
             told.append(Help(LimitTime(record.id, DAY_MS if any_limit else limit_ms), ask, any_limit))
     if found in _ABOUT_SIZE:
         # First the same elsewhere, then less of it.
-        for changes in (_elsewhere(current, ask), _spread(ask), _fewer(ask)):
+        for changes in (_further(record.shape.ask), _elsewhere(current, ask), _spread(ask), _fewer(ask)):
             other = next((each for each in changes if _fits(current, backfill, record, each)), None)
             if other is not None:
                 told.append(Help(AskFor(record.id, other), ask))
     return tuple(told)
+
+
+def _further(ask: Ask) -> Iterator[Ask]:
+    """Nodes that are not as near to each other: within a rack, within a fabric, and then as near as there are."""
+    if ask.level is None or not ask.level_required or ask.tasks == 1:
+        return
+    for level in [*Level][[*Level].index(ask.level) + 1 :]:
+        yield replace(ask, level=level, level_ms=0)
+    yield replace(ask, level_required=False, level_ms=0)
 
 
 def _spread(ask: Ask) -> Iterator[Ask]:
@@ -143,7 +150,7 @@ def _fits(current: Pass, backfill: Backfill, record: JobRecord, ask: Ask) -> boo
                 or tenants.held_back_refusal(record.party, way.model, milli, nodes.up_milli)
             ):
                 continue
-            if _PLACE(nodes, shape, way, way.pools) is not None:
+            if place_anyhow(nodes, shape, way, way.pools) is not None:
                 return True
     finally:
         nodes.shift(holds, 1)

@@ -8,6 +8,8 @@ from functools import lru_cache
 from itertools import combinations
 
 from gpuyard.core.fleet.bits import lowest_bits
+from gpuyard.core.fleet.kinds import Kind
+from gpuyard.core.fleet.levels import RACK, SWITCH
 from gpuyard.core.fleet.shapes import Way
 
 
@@ -24,20 +26,18 @@ def choose_gpus(free: int, count: int, group_size: int, gpus: int) -> int:
     raise AssertionError(f"{count} of {free:b} were said to be free")
 
 
-def choose_nodes(
-    able: list[int], rest: list[int], way: Way, switches: dict[str, int]
-) -> tuple[list[int], list[int]]:
+def choose_nodes(able: list[int], rest: list[int], way: Way, kind: Kind) -> tuple[list[int], list[int]]:
     """Nodes for a gang's full sets of tasks, and the nodes that may take the rest.
 
-    1. all on one switch, the first with enough nodes; 2. otherwise the lowest numbers.
+    1. all on one switch, the first with enough nodes; 2. all in such a rack; 3. otherwise the lowest numbers.
     """
     wanted = way.full_nodes + (way.rest_tasks > 0)
-    if len(switches) > 1:
-        for members in switches.values():
-            here = [number for number in able if members >> number & 1]
-            beside = [number for number in rest if members >> number & 1]
-            if len(here) >= way.full_nodes and (not way.rest_tasks or len(beside) >= wanted):
-                able, rest = here, beside
-                break
+    levels = [kind.domains[level] for level in (SWITCH, RACK) if len(kind.domains[level]) > 1]
+    for members in [there for domains in levels for there in domains.values()]:
+        here = [number for number in able if members >> number & 1]
+        beside = [number for number in rest if members >> number & 1]
+        if len(here) >= way.full_nodes and (not way.rest_tasks or len(beside) >= wanted):
+            able, rest = here, beside
+            break
     full = able[: way.full_nodes]
     return full, [number for number in rest if number not in full]

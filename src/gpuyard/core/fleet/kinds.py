@@ -1,6 +1,6 @@
 """A kind: nodes that are alike, indexed by how much each has free."""
 
-from gpuyard.model import Node
+from gpuyard.model import Level, Node
 
 
 class Kind:
@@ -10,6 +10,7 @@ class Kind:
         "buckets",
         "cluster",
         "cpu_milli",
+        "domains",
         "gpus",
         "group_size",
         "members",
@@ -18,7 +19,6 @@ class Kind:
         "most",
         "one_group",
         "partial",
-        "switches",
     )
 
     def __init__(self, node: Node, model: int) -> None:
@@ -39,8 +39,21 @@ class Kind:
         """Schedulable nodes with a GPU that is partly taken."""
         self.members = 0
         """All nodes, schedulable or not."""
-        self.switches: dict[str, int] = {}
-        """Nodes by switch."""
+        self.domains: dict[Level, dict[str, int]] = {level: {} for level in Level}
+        """Nodes by switch, by rack and by fabric."""
+
+    def join(self, node: Node, bit: int) -> None:
+        """Add a node, as a set of one."""
+        self.members |= bit
+        for level, domains in self.domains.items():
+            name = node.place(level)
+            domains[name] = domains.get(name, 0) | bit
+
+    def leave(self, node: Node, bit: int) -> None:
+        """Take a node away."""
+        self.members &= ~bit
+        for level, domains in self.domains.items():
+            domains[node.place(level)] &= ~bit
 
     def most_free(self) -> int:
         """The largest number of wholly free GPUs on one schedulable node."""

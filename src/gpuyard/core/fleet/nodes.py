@@ -8,57 +8,26 @@ Columns may be overdrawn on purpose: an earmark takes its GPUs at once, also tho
 and is ready when nothing that it took is below zero.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
 
 from gpuyard.core.fleet import mig_book
 from gpuyard.core.fleet.bits import each, positions
+from gpuyard.core.fleet.gpu_parts import PLAIN, GpuFree, Sharers, enter_share
 from gpuyard.core.fleet.kinds import Kind
 from gpuyard.core.fleet.marks import LiveMarks, Marks
 from gpuyard.core.fleet.mig_geometry import Held
 from gpuyard.core.fleet.shapes import Expected
-from gpuyard.model import Capability, Grant, Node
+from gpuyard.model import Capability, GpuReserve, Grant, Node
 from gpuyard.model.mig import MIG_MODELS
 from gpuyard.model.units import MILLI
 
 NEVER_MS = 1 << 60
 """Later than any real time."""
 
-_PLAIN = (0, MILLI)
-
 TOUCHED_MAX = 200_000
 """Length at which a log of changes, and the caches that read it, start over."""
-
-
-Sharers = dict[int, dict[int, dict[str, int]]]
-"""By node and GPU: how many shares each user has there."""
-
-
-class GpuFree:
-    """What is free on each GPU, by node: stored only where it does not follow from the mask of wholly free GPUs."""
-
-    __slots__ = ("_nodes",)
-
-    def __init__(self, nodes: "Nodes") -> None:
-        self._nodes = nodes
-
-    def __getitem__(self, number: int) -> Sequence[int]:
-        row = self._nodes.partly_free.get(number)
-        return (
-            row
-            if row is not None
-            else _plain_row(self._nodes.free_mask[number], self._nodes.kind_of[number].gpus)
-        )
-
-    def __iter__(self) -> Iterator[Sequence[int]]:
-        return map(self.__getitem__, range(len(self._nodes.node)))
-
-
-@cache
-def _plain_row(mask: int, gpus: int) -> tuple[int, ...]:
-    return tuple([MILLI if mask >> gpu & 1 else 0 for gpu in range(gpus)])
 
 
 class Nodes:
@@ -74,8 +43,6 @@ class Nodes:
         """The wholly free GPUs of each node."""
         self.partly_free: dict[int, list[int]] = {}
         """Nodes with a GPU that is neither wholly free nor wholly taken: milli free on each of their GPUs."""
-        self.gpu_free = GpuFree(self)
-        """Milli free on each GPU of each node; below zero where an earmark waits for a stop."""
         self.slices_used: mig_book.Cut = {}
         """GPUs that are cut into MIG slices."""
         self.slices_idle: mig_book.Cut = {}
@@ -94,6 +61,10 @@ class Nodes:
         """GPUs that keep a layout of slices until they are released."""
         self.cpu_free: list[int] = []
         self.memory_free: list[int] = []
+        self.beside: dict[int, tuple[int, int]] = {}
+        """Cores and memory left to jobs without GPUs, by node whose GPUs have a reserve."""
+        self.beside_most: dict[int, tuple[int, int]] = {}
+        """The same of an empty node."""
         self.down: list[str] = []
         """Why a node is down; empty: it is up."""
         self.cordoned: list[str] = []
@@ -108,6 +79,8 @@ class Nodes:
         """Nodes that need the full check: closed, odd, or overdrawn in cores or memory."""
         self.kind_of: list[Kind] = []
         """The kind, by node."""
+        self.gpu_free = GpuFree(self.partly_free, self.free_mask, self.kind_of)
+        """Milli free on each GPU of each node; below zero where an earmark waits for a stop."""
         self.bit: list[int] = []
         """Each node as a set of one."""
         self.attempts_on: list[dict[int, tuple[int, Grant]]] = []
@@ -162,8 +135,7 @@ class Nodes:
         if index == len(self.kinds):
             self.kinds.append(Kind(node, model))
         kind, bit = self.kinds[index], 1 << number
-        kind.members |= bit
-        kind.switches[node.switch] = kind.switches.get(node.switch, 0) | bit
+        kind.join(node, bit)
         self.by_pool[node.pool] = self.by_pool.get(node.pool, 0) | bit
         self.marks.note(number, node)
         return index
@@ -188,8 +160,7 @@ class Nodes:
         """Move a node to another kind, with these GPUs wholly free."""
         self._leave(number)
         before, kind, bit = self.node[number], self.kind_of[number], 1 << number
-        kind.members &= ~bit
-        kind.switches[before.switch] &= ~bit
+        kind.leave(before, bit)
         self.by_pool[before.pool] &= ~bit
         up = not self.down[number]
         self._count_up(kind, -up)
@@ -329,6 +300,19 @@ class Nodes:
         """Leave this many free GPUs uncut."""
         self.whole_reserve = gpus
 
+    def reserve(self, number: int, reserve: GpuReserve | None, held: Iterable[Grant]) -> None:
+        """Reserve cores and memory for the GPUs of a node on which these grants are held; None: reserve nothing."""
+        self.beside.pop(number, None)
+        self.beside_most.pop(number, None)
+        node = self.node[number]
+        if reserve is not None and node.gpus:
+            cores = max(0, node.cpu_milli - reserve.cpu_milli * node.gpus)
+            memory = max(0, node.memory_mib - reserve.memory_mib * node.gpus)
+            self.beside_most[number] = (cores, memory)
+            alone = [grant for grant in held if is_without_gpus(grant)]
+            cores -= sum([grant.cpu_milli for grant in alone])
+            self.beside[number] = (cores, memory - sum([grant.memory_mib for grant in alone]))
+
     @contextmanager
     def none_kept_whole(self) -> Iterator[None]:
         """Inside, every free GPU may be cut: for a question."""
@@ -361,6 +345,8 @@ class Nodes:
                 return False
             if cpu_milli > self.cpu_free[number] or memory_mib > self.memory_free[number]:
                 return False
+            if self.beside and self._takes_reserved(grant, cpu_milli, memory_mib):
+                return False
             if slices:
                 if not self.cards(number).fits(grant):
                     return False
@@ -375,6 +361,13 @@ class Nodes:
                     return False
         return True
 
+    def _takes_reserved(self, grant: Grant, cpu_milli: int, memory_mib: int) -> bool:
+        """Whether a job without GPUs would take this much from what is reserved for the GPUs of a node."""
+        if not is_without_gpus(grant) or grant.node not in self.beside:
+            return False
+        cores, memory = self.beside[grant.node]
+        return cpu_milli > cores or memory_mib > memory
+
     def cards(self, number: int) -> mig_book.Cards:
         """The GPUs of a node that can be cut."""
         geometry = MIG_MODELS[self.node[number].gpu_model]
@@ -387,6 +380,8 @@ class Nodes:
         for grant in grants:
             number, gpus, slices, user = grant.node, grant.gpus, grant.slices, grant.user
             if self.cpu_free[number] < 0 or self.memory_free[number] < 0 or self.down[number]:
+                return True
+            if self.beside and self._takes_reserved(grant, 0, 0):
                 return True
             if slices:
                 # What a pinned GPU has free says nothing: the pin has taken all of it.
@@ -433,8 +428,11 @@ class Nodes:
             if slices:
                 mig_book.shift(self.slices_used, number, slices, sign)
             elif user:
-                _enter_share(self.sharers, grant, sign)
+                enter_share(self.sharers, grant, sign)
             if cpu_milli or memory_mib:
+                if number in self.beside and is_without_gpus(grant):
+                    cores, memory = self.beside[number]
+                    self.beside[number] = (cores + sign * cpu_milli, memory + sign * memory_mib)
                 self.cpu_free[number] += sign * cpu_milli
                 self.memory_free[number] += sign * memory_mib
                 self._mark(number)
@@ -470,7 +468,7 @@ class Nodes:
             kind.most = -1
             kind.buckets[before.bit_count()] ^= 1 << number
             kind.buckets[mask.bit_count()] ^= 1 << number
-        if any(left not in _PLAIN for left in free):
+        if any(left not in PLAIN for left in free):
             self.partly_free[number] = free
         else:
             self.partly_free.pop(number, None)
@@ -631,6 +629,11 @@ class Nodes:
             self.unpin(number, gpu)
 
 
+def is_without_gpus(grant: Grant) -> bool:
+    """Whether a grant is of a job without GPUs. What is kept for a promise has no tasks, and is of none."""
+    return not grant.gpus and not grant.slices and grant.tasks > 0
+
+
 class DirtyNodes:
     """Which nodes have changed since the last call."""
 
@@ -664,20 +667,6 @@ class DirtyNodes:
 # -- shares ------------------------------------------------------------------------------------------------------------
 # One MPS server serves one user at a time, so shares of two users would take turns instead of running side by side, and
 # a fault of one may reach the other. A share with a user (`Milli.user`) only goes beside shares of the same user.
-
-
-def _enter_share(sharers: Sharers, grant: Grant, sign: int) -> None:
-    """Add a share (-1) or remove it (1)."""
-    row = sharers.setdefault(grant.node, {})
-    for gpu in positions[grant.gpus]:
-        users = row.setdefault(gpu, {})
-        users[grant.user] = users.get(grant.user, 0) - sign
-        if not users[grant.user]:
-            del users[grant.user]
-        if not users:
-            del row[gpu]
-    if not row:
-        del sharers[grant.node]
 
 
 def find_barred(nodes: Nodes, number: int, user: str) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from gpuyard.core.fleet.bits import choose_gpus, each, positions
 from gpuyard.core.fleet.kinds import Kind
+from gpuyard.core.fleet.levels import SWITCH, in_order, near, nearest_first
 from gpuyard.core.fleet.mig_placing import place_slices
 from gpuyard.core.fleet.nodes import Nodes, find_barred
 from gpuyard.core.fleet.shapes import Shape, Way
@@ -32,9 +33,9 @@ def find_ways(nodes: Nodes, shape: Shape, rank: Ranker | None) -> Iterable[Way]:
     ways = shape.ways if rank is None else rank(nodes, shape)
     if not shape.tiers:
         return ways
-    order = [way.kind for way in ways]
-    narrow = [tier[kind] for tier in shape.tiers for kind in order if kind in tier]
-    return [*narrow, *[shape.way_on[kind] for kind in order]]
+    order = list(ways)
+    narrow = [tier[way.index] for tier in shape.tiers for way in order if way.index in tier]
+    return [*narrow, *order]
 
 
 def grant_tasks(nodes: Nodes, shape: Shape, number: int, tasks: int) -> Grant:
@@ -54,6 +55,14 @@ def has_room(nodes: Nodes, shape: Shape, number: int, tasks: int) -> bool:
     return (
         shape.cpu_milli * tasks <= nodes.cpu_free[number]
         and shape.memory_mib * tasks <= nodes.memory_free[number]
+        and (
+            shape.gpus > 0
+            or number not in nodes.beside
+            or (
+                shape.cpu_milli * tasks <= nodes.beside[number][0]
+                and shape.memory_mib * tasks <= nodes.beside[number][1]
+            )
+        )
     )
 
 
@@ -176,15 +185,16 @@ def _gang(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...]
     kind = nodes.kinds[way.kind]
     full = find_with_room(nodes, shape, kind, among, way.tasks_per_node)
     if full.bit_count() >= way.full_nodes:
-        if len(kind.switches) > 1:
-            full = _near(full, way.full_nodes + (way.rest_tasks > 0), kind)
+        if len(kind.domains[SWITCH]) > 1:
+            full = near(full, way.full_nodes + (way.rest_tasks > 0), kind)
         chosen = _take_lowest(full, way.full_nodes)
         if not way.rest_tasks:
             return tuple(grant_tasks(nodes, shape, n, way.tasks_per_node) for n in each(chosen))
         rest = _rest_node(nodes, shape, way, among & ~chosen, chosen)
         if rest >= 0:
             grants = [grant_tasks(nodes, shape, n, way.tasks_per_node) for n in each(chosen)]
-            return (*grants, grant_tasks(nodes, shape, rest, way.rest_tasks))
+            grants.append(grant_tasks(nodes, shape, rest, way.rest_tasks))
+            return in_order(nodes, kind, grants)
     if way.nodes_max > way.full_nodes + (way.rest_tasks > 0):
         return _spread(nodes, shape, way, among)
     return None
@@ -205,23 +215,6 @@ def find_with_room(nodes: Nodes, shape: Shape, kind: Kind, among: int, tasks: in
     return members
 
 
-def _near(members: int, wanted: int, kind: Kind) -> int:
-    """Keep to as few switches as possible: the one with the fewest nodes that suffices, else the largest first."""
-    counts = sorted(
-        ((members & nodes).bit_count(), switch, members & nodes) for switch, nodes in kind.switches.items()
-    )
-    enough = [row for row in counts if row[0] >= wanted]
-    if enough:
-        return enough[0][2]
-    near = 0
-    for count, _switch, there in sorted(counts, key=lambda row: (-row[0], row[1])):
-        near |= there
-        wanted -= count
-        if wanted <= 0:
-            break
-    return near
-
-
 def _take_lowest(members: int, count: int) -> int:
     chosen = 0
     for _ in range(count):
@@ -232,13 +225,9 @@ def _take_lowest(members: int, count: int) -> int:
 
 
 def _rest_node(nodes: Nodes, shape: Shape, way: Way, among: int, chosen: int) -> int:
-    """The node with the fewest free GPUs that holds the rest, on a switch already in use if possible."""
+    """The node with the fewest free GPUs that holds the rest, on a switch or in a rack already in use if possible."""
     kind = nodes.kinds[way.kind]
-    same_switch = 0
-    for members in kind.switches.values():
-        if members & chosen:
-            same_switch |= members
-    for where in (same_switch, ~same_switch):
+    for where in nearest_first(chosen, kind):
         for bucket in kind.buckets[shape.gpus * way.rest_tasks :]:
             for number in each(bucket & among & where):
                 if has_room(nodes, shape, number, way.rest_tasks):
@@ -259,7 +248,9 @@ def _spread(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ..
             grants.append(grant_tasks(nodes, shape, number, here))
             used |= 1 << number
             left -= here
-    return tuple(grants) if left == 0 else None
+    if left:
+        return None
+    return in_order(nodes, kind, grants)
 
 
 def placer(single: Placer, share: Placer, slices: Placer = place_slices) -> Placer:
@@ -271,3 +262,7 @@ def placer(single: Placer, share: Placer, slices: Placer = place_slices) -> Plac
         return by_form[shape.form](nodes, shape, way, among)
 
     return place
+
+
+place_anyhow = placer(place_best_fit, share_best_fit)
+"""For questions: whether there is room does not depend on a placement, and this one remembers nothing."""

@@ -9,7 +9,7 @@ from gpuyard.core.caches import Caches
 from gpuyard.core.fleet.kinds import Kind
 from gpuyard.core.fleet.mig_geometry import charge_of, gpus_for
 from gpuyard.core.quota.usage import UsageDelta
-from gpuyard.model import Ask, Capability, Grant, Memory, Mig, Milli, Whole
+from gpuyard.model import Ask, Capability, Grant, Level, Memory, Mig, Milli, Whole
 from gpuyard.model.units import MILLI
 
 ONE, GANG, SHARE, SLICES = range(4)
@@ -39,6 +39,8 @@ class Way:
     """Wholly free GPUs that at least one node must have: otherwise there is no room."""
     rate: int
     """What the whole job is charged per millisecond when it is served this way."""
+    level: Level | None = None
+    """The level of the fabric of which this way keeps to one switch, rack or fabric; None: to none in particular."""
 
 
 class Shape:
@@ -123,7 +125,7 @@ class Shape:
         self.ways: tuple[Way, ...] = ()
         """Cheapest GPU model first."""
         self.tiers: tuple[dict[int, Way], ...] = ()
-        """Its ways on the nodes that it prefers, by kind: the best nodes first; empty: it prefers none."""
+        """Its ways on the nodes that it prefers, by the index of the way that each narrows, the best nodes first."""
         self.in_order: tuple[Way, ...] = ()
         """The ways on preferred nodes, the best first, then all of them."""
         self.models: tuple[int, ...] = ()

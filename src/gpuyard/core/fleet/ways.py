@@ -1,9 +1,12 @@
 """Asks compiled against the fleet: the kinds of node that could serve them, and the number of tasks per node."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from gpuyard.core.fleet.bits import lowest_bit
+from gpuyard.core.fleet.gpu_reserves import split_by_reserve
 from gpuyard.core.fleet.kinds import Kind
+from gpuyard.core.fleet.levels import places_for
 from gpuyard.core.fleet.mig_geometry import gpus_on
 from gpuyard.core.fleet.nodes import Nodes
 from gpuyard.core.fleet.shapes import Shape, Way, rate_on
@@ -23,6 +26,8 @@ class Shapes:
         self._ways = 0
         self.version = 0
         """Grows when the fleet or the weights change."""
+        self.timed = False
+        """Whether any ask requires a level of the fabric for a time only."""
 
     def of(self, ask: Ask, nodes: Nodes, weights: list[int]) -> Shape:
         """The shape of an ask."""
@@ -34,6 +39,7 @@ class Shapes:
             shape = Shape(len(self._by_ask), ask)
             self._by_ask[ask] = shape
             self._by_identity[id(shape.ask)] = shape
+            self.timed = self.timed or ask.level_ms > 0
             self._compile(shape, nodes, weights)
         return shape
 
@@ -44,24 +50,21 @@ class Shapes:
             self._compile(shape, nodes, weights)
 
     def _compile(self, shape: Shape, nodes: Nodes, weights: list[int]) -> None:
-        ways = []
+        ranked: list[tuple[int, Way]] = []
         if shape.supported:
             for index, kind in enumerate(nodes.kinds):
-                way = self._way(shape, index, kind, nodes, weights[kind.model])
-                if way is not None:
-                    ways.append(way)
-        # 1. the cluster that the job prefers; 2. nodes without GPUs first, if no GPU is asked for; 3. cheapest model;
-        # 4. smallest node; 5. kind number.
+                ranked += self._ways_of(shape, index, kind, nodes, weights[kind.model])
+        # 1. the cluster that the job prefers; 2. nodes as near as it prefers; 3. nodes without GPUs first, if no GPU is
+        # asked for; 4. cheapest model; 5. smallest node; 6. kind number.
         clusters = shape.ask.clusters
-        ways.sort(
-            key=lambda w: (
-                clusters.index(nodes.kinds[w.kind].cluster) if clusters else 0,
-                shape.gpus == 0 and nodes.kinds[w.kind].gpus > 0,
-                weights[w.model],
-                nodes.kinds[w.kind].gpus,
-                w.kind,
-            )
-        )
+
+        def order(row: tuple[int, Way]) -> tuple[int, ...]:
+            rank, way = row
+            kind = nodes.kinds[way.kind]
+            cluster = clusters.index(kind.cluster) if clusters else 0
+            return cluster, rank, shape.gpus == 0 < kind.gpus, weights[way.model], kind.gpus, way.kind
+
+        ways = [way for _rank, way in sorted(ranked, key=order)]
         shape.ways = tuple(ways)
         shape.tiers = self._tiers(shape, nodes)
         shape.in_order = (*[way for tier in shape.tiers for way in tier.values()], *ways)
@@ -72,7 +75,10 @@ class Shapes:
         shape.hopeless_at = -1
 
     def _tiers(self, shape: Shape, nodes: Nodes) -> tuple[dict[int, Way], ...]:
-        """The ways on preferred nodes alone, by kind: the best nodes first, each set with those before it."""
+        """The ways on preferred nodes alone, by the index of the way that each narrows.
+
+        The best nodes come first, each set with those before it.
+        """
         ask = shape.ask
         if not (ask.prefers or nodes.marks.tainted):
             return ()
@@ -86,23 +92,46 @@ class Shapes:
                 enough = (nodes.kinds[way.kind].members & tier).bit_count()
                 if enough >= way.full_nodes + (way.rest_tasks > 0):
                     self._ways += 1
-                    narrow[way.kind] = replace(way, index=self._ways, pools=way.pools & tier)
+                    narrow[way.index] = replace(way, index=self._ways, pools=way.pools & tier)
             found.append(narrow)
         return tuple(found)
 
-    def _way(self, shape: Shape, index: int, kind: Kind, nodes: Nodes, weight: int) -> Way | None:
+    def _ways_of(
+        self, shape: Shape, index: int, kind: Kind, nodes: Nodes, weight: int
+    ) -> Iterator[tuple[int, Way]]:
+        """The ways to serve an ask on nodes of one kind, ranked: one for each set of nodes that does it alike."""
         ask = shape.ask
         if kind.cluster not in ask.clusters and (ask.clusters or kind.cluster in nodes.observed):
-            return None
+            return
         if nodes.lacks and shape.needs & nodes.lacks.get(kind.cluster, frozenset()):
-            return None
+            return
         among = find_allowed(ask, nodes)
         members = kind.members & among
         if not members:
-            return None
+            return
         if ask.models and (not kind.gpus or nodes.node[lowest_bit(members)].gpu_model not in ask.models):
             # A node without GPUs has no GPU model, whatever it is called.
-            return None
+            return
+        parts = [(kind.cpu_milli, kind.memory_mib, among)]
+        if not shape.gpus and nodes.beside_most:
+            parts = split_by_reserve(nodes, members)
+        for cpu_milli, memory_mib, alike in parts:
+            room = (kind, cpu_milli, memory_mib)
+            whole = self._way(shape, index, room, nodes, weight, alike)
+            if whole is not None and whole.nodes_max == 1:
+                yield 0, whole
+            elif whole is not None:
+                for rank, level, there in places_for(shape, kind, alike):
+                    way = self._way(shape, index, room, nodes, weight, there)
+                    if way is not None:
+                        yield rank, way if level is None else replace(way, level=level)
+
+    def _way(
+        self, shape: Shape, index: int, room: tuple[Kind, int, int], nodes: Nodes, weight: int, among: int
+    ) -> Way | None:
+        """The way to serve an ask on these nodes of a kind, which have so many cores and so much memory for it."""
+        ask, (kind, cpu_milli, memory_mib) = shape.ask, room
+        members = kind.members & among
         gpus = shape.gpus
         if shape.profile:
             geometry = MIG_MODELS.get(nodes.node[lowest_bit(members)].gpu_model)
@@ -114,8 +143,8 @@ class Shapes:
         per_node = shape.tasks
         for want, have in (
             (gpus, kind.gpus),
-            (shape.cpu_milli, kind.cpu_milli),
-            (shape.memory_mib, kind.memory_mib),
+            (shape.cpu_milli, cpu_milli),
+            (shape.memory_mib, memory_mib),
         ):
             if want:
                 per_node = min(per_node, have // want)

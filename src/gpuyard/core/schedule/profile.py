@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 from gpuyard.core.fleet.bits import positions
 from gpuyard.core.fleet.fixed_choice import choose_gpus, choose_nodes
+from gpuyard.core.fleet.gpu_reserves import keep_cores
+from gpuyard.core.fleet.levels import in_order
 from gpuyard.core.fleet.nodes import NEVER_MS
 from gpuyard.core.fleet.shapes import Shape, Way
 from gpuyard.core.fleet.ways import gpus_on_node
@@ -136,8 +138,11 @@ class FleetProfile:
             found += [Grant(number, mask, keep, 0, 0, 0) for keep, mask in sorted(by_milli.items())]
             cpu = max(0, nodes.cpu_free[number] - least[-2])
             memory = max(0, nodes.memory_free[number] - least[-1])
-            if cpu or memory:
-                found.append(Grant(number, 0, MILLI, cpu, memory, 0))
+            own_cpu, own_memory = 0, 0
+            if number in nodes.beside:
+                now, beside = nodes.beside[number], steps.least_beside(self._now_ms + run_ms)
+                own_cpu, own_memory = max(0, now[0] - beside[0]), max(0, now[1] - beside[1])
+            found += keep_cores(number, (cpu, memory), (own_cpu, own_memory))
             # With one user per shared GPU, a booked GPU belongs to that user, even if nothing of it is kept now.
             found += [
                 Grant(number, grant.gpus, 0, 0, 0, 0, (), grant.user)
@@ -290,19 +295,17 @@ class FleetProfile:
     def _choose(self, record: JobRecord, way: Way, at_ms: int, able: Able) -> tuple[Grant, ...]:
         """The grants: which nodes with the room, and which of their GPUs."""
         if way.nodes_max > way.full_nodes + (way.rest_tasks > 0):
-            return tuple(
-                [self._grant(record, n, tasks, at_ms) for n, tasks in _filled(able, record.shape.tasks)]
-            )
+            filled = _filled(able, record.shape.tasks)
+            grants = [self._grant(record, n, tasks, at_ms) for n, tasks in filled]
+            return in_order(self._state.nodes, self._state.nodes.kinds[way.kind], grants)
         if way.full_nodes == 1 and not way.rest_tasks:
             return (self._fullest(record, able[way.tasks_per_node], way.tasks_per_node, at_ms),)
-        switches = self._state.nodes.kinds[way.kind].switches
-        full, rest = choose_nodes(
-            able.get(way.tasks_per_node, []), able.get(way.rest_tasks, []), way, switches
-        )
+        kind = self._state.nodes.kinds[way.kind]
+        full, rest = choose_nodes(able.get(way.tasks_per_node, []), able.get(way.rest_tasks, []), way, kind)
         grants = [self._grant(record, number, way.tasks_per_node, at_ms) for number in full]
         if way.rest_tasks:
             grants.append(self._fullest(record, rest, way.rest_tasks, at_ms))
-        return tuple(grants)
+        return in_order(self._state.nodes, kind, grants)
 
     def _fullest(self, record: JobRecord, able: list[int], tasks: int, at_ms: int) -> Grant:
         """On the node with the least left over: 1. on the chosen GPUs; 2. on the node; 3. the lowest number."""
@@ -368,6 +371,7 @@ class FleetProfile:
                 row,
                 [(max(end_ms, soon_ms), grant) for end_ms, grant in ends],
                 {(gpu, user): count for gpu, on in users.items() for user, count in on.items()},
+                nodes.beside.get(number),
             )
             self._steps[number] = steps
             for booking in self._booked.get(number, ()):

@@ -11,6 +11,7 @@ from itertools import islice
 
 from gpuyard.core.caches import CacheSlot
 from gpuyard.core.fleet.bits import each, positions
+from gpuyard.core.fleet.gpu_reserves import beside_ms, keep_cores, kept_beside
 from gpuyard.core.fleet.nodes import NEVER_MS, DirtyNodes, Nodes, cut_mask
 from gpuyard.core.fleet.shapes import Shape, Way
 from gpuyard.core.fleet.ways import gpus_on_node
@@ -163,6 +164,8 @@ def _unfull_ms(nodes: Nodes, number: int) -> int:
 
 def _room_ms(nodes: Nodes, shape: Shape, number: int, tasks: int) -> int:
     """The same for a node that takes new attempts."""
+    if not shape.gpus and number in nodes.beside:
+        return beside_ms(nodes, shape, number, tasks)
     gpus = (gpus_on_node(nodes, shape, number) if shape.profile else shape.gpus) * tasks
     cpu = nodes.cpu_free[number] - shape.cpu_milli * tasks
     memory = nodes.memory_free[number] - shape.memory_mib * tasks
@@ -472,6 +475,5 @@ def _holds(nodes: Nodes, shape: Shape, number: int, tasks: int, at_ms: int) -> l
     holds = [Grant(number, mask, keep, 0, 0, 0, (), shape.user) for keep, mask in sorted(by_milli.items())]
     keep_cpu = cpu_now - (cpu - shape.cpu_milli * tasks)
     keep_memory = memory_now - (memory - shape.memory_mib * tasks)
-    if keep_cpu > 0 or keep_memory > 0:
-        holds.append(Grant(number, 0, MILLI, max(0, keep_cpu), max(0, keep_memory), 0))
-    return holds
+    kept = (max(0, keep_cpu), max(0, keep_memory))
+    return [*holds, *keep_cores(number, kept, kept_beside(nodes, shape, number, tasks, at_ms))]

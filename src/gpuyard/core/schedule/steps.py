@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
 from gpuyard.core.fleet.bits import positions
-from gpuyard.core.fleet.nodes import NEVER_MS
+from gpuyard.core.fleet.nodes import NEVER_MS, is_without_gpus
 from gpuyard.model import Grant
 from gpuyard.model.units import MILLI
 
@@ -21,6 +21,9 @@ _FOR_EVER_MS = NEVER_MS << 1
 
 Need = tuple[int, int, int, int, str, int]
 """GPUs, milli of each, cores, memory, the user of the share, and the GPUs of the node that never qualify."""
+
+Beside = tuple[int, int]
+"""Cores and memory left to jobs without GPUs."""
 
 Sharers = dict[tuple[int, str], int]
 """How many shares a user has on a GPU."""
@@ -60,7 +63,7 @@ class Steps:
 class NodeSteps(Steps):
     """What a node has free: milli of each GPU, then cores and memory."""
 
-    __slots__ = ("_gaps", "_sharers", "_whole")
+    __slots__ = ("_beside", "_gaps", "_sharers", "_whole")
 
     def __init__(
         self,
@@ -68,10 +71,13 @@ class NodeSteps(Steps):
         row: list[int],
         ends: Iterable[tuple[int, Grant]],
         sharers: Sharers | None = None,
+        beside: Beside | None = None,
     ) -> None:
         super().__init__(from_ms, row)
         self._sharers = [sharers] if sharers else None
         """How many shares each user has on each GPU, row by row; None: there are no shares."""
+        self._beside = None if beside is None else [beside]
+        """What is left to jobs without GPUs, row by row; None: nothing is reserved for GPUs."""
         self._whole = [_at_least(MILLI, row)]
         """The wholly free GPUs, row by row."""
         self._gaps: dict[Need, list[tuple[int, int]]] = {}
@@ -84,6 +90,8 @@ class NodeSteps(Steps):
                 whole.append(0)
                 if self._sharers is not None:
                     self._sharers.append(dict(self._sharers[-1]))
+                if self._beside is not None:
+                    self._beside.append(self._beside[-1])
             row = rows[-1]
             for gpu in positions[grant.gpus]:
                 row[gpu] += grant.milli
@@ -92,6 +100,9 @@ class NodeSteps(Steps):
             whole[-1] = _at_least(MILLI, row)
             if grant.user and self._sharers is not None:
                 _share(self._sharers[-1], grant, -1)
+            if self._beside is not None and is_without_gpus(grant):
+                cores, memory = self._beside[-1]
+                self._beside[-1] = (cores + grant.cpu_milli, memory + grant.memory_mib)
 
     def book(self, start_ms: int, end_ms: int, grant: Grant) -> None:
         """Take a grant from start to end."""
@@ -104,6 +115,10 @@ class NodeSteps(Steps):
             row[_CPU] -= grant.cpu_milli
             row[_MEMORY] -= grant.memory_mib
             whole[at] &= ~grant.gpus
+        if self._beside is not None and is_without_gpus(grant):
+            for at in range(first, last):
+                cores, memory = self._beside[at]
+                self._beside[at] = (cores - grant.cpu_milli, memory - grant.memory_mib)
         if grant.user:
             if self._sharers is None:
                 self._sharers = [{} for _row in self.rows]
@@ -118,6 +133,8 @@ class NodeSteps(Steps):
             self._whole.insert(index, self._whole[index - 1])
             if self._sharers is not None:
                 self._sharers.insert(index, dict(self._sharers[index - 1]))
+            if self._beside is not None:
+                self._beside.insert(index, self._beside[index - 1])
         return index
 
     def _masks(self, milli: int, user: str) -> list[int]:
@@ -146,6 +163,7 @@ class NodeSteps(Steps):
         times, rows, masks = self.times, self.rows, self._masks(milli, user)
         if never:
             masks = [mask & ~never for mask in masks]
+        beside = None if gpus else self._beside
         gaps: list[tuple[int, int]] = []
         count = len(times)
         reached = 0
@@ -157,6 +175,8 @@ class NodeSteps(Steps):
                 mask &= masks[at]
                 row = rows[at]
                 if mask.bit_count() < gpus or row[_CPU] < cpu_milli or row[_MEMORY] < memory_mib:
+                    break
+                if beside is not None and (beside[at][0] < cpu_milli or beside[at][1] < memory_mib):
                     break
                 at += 1
             if at > reached and at > first:
@@ -174,6 +194,11 @@ class NodeSteps(Steps):
             mask &= masks[at]
             at += 1
         return mask
+
+    def least_beside(self, end_ms: int) -> Beside:
+        """The least that is left to jobs without GPUs until then."""
+        rows = (self._beside or [(0, 0)])[: max(1, bisect_left(self.times, end_ms))]
+        return min([cores for cores, _memory in rows]), min([memory for _cores, memory in rows])
 
     def least(self, end_ms: int) -> list[int]:
         """The least that is free in each column until then."""

@@ -246,6 +246,7 @@ def load(plain: dict[str, Plain]) -> State:
     for ask, count in plain.get("arrived", ()):
         state.arrived[state.shape_of(from_plain(Ask, ask))] = count
     state.arrivals = sum(state.arrived.values())
+    state.relax_levels()
     state.reindex(FIFO)
     return state
 
@@ -395,12 +396,16 @@ def _derived_nodes(nodes: Nodes) -> dict[str, Any]:
         "cut": {number: dict(sorted(row.items())) for number, row in sorted(nodes.slices_used.items())},
         "cpu_free": list(nodes.cpu_free),
         "memory_free": list(nodes.memory_free),
+        "beside": dict(sorted(nodes.beside.items())),
         "kind": list(nodes.kind),
         "closed": list(nodes.closed),
         "buckets": [list(kind.buckets) for kind in nodes.kinds],
         "partial": [kind.partial for kind in nodes.kinds],
         "members": [kind.members for kind in nodes.kinds],
-        "switches": [dict(sorted(kind.switches.items())) for kind in nodes.kinds],
+        "domains": [
+            {level: dict(sorted(there.items())) for level, there in kind.domains.items()}
+            for kind in nodes.kinds
+        ],
         "by_pool": dict(sorted(nodes.by_pool.items())),
         "on": [
             {job_id: (end_ms, tuple(grant)) for job_id, (end_ms, grant) in sorted(row.items())}

@@ -84,6 +84,7 @@ def close_periods(state: State, at_ms: int) -> None:
     # Shares and budgets have changed, so the findings of the last pass no longer hold, not even for quiet arrivals.
     state.tenants.pass_time(at_ms)
     state.queue.take_turns()
+    state.relax_levels()
     state.nodes.start_over()
     if state.moved is not None and len(state.moved) > TOUCHED_MAX:
         state.moved = None

@@ -35,7 +35,8 @@ def node_added(state: State, event: NodeAdded) -> None:
     if key in state.node_number:
         raise InvalidEvent(f"{event}: there is a node of that name")
     model = state.model_number(event.node.gpu_model if event.node.gpus else "")
-    state.node_number[key] = state.nodes.add(event.node, model)
+    state.node_number[key] = number = state.nodes.add(event.node, model)
+    state.reserve_for_gpus(number)
     state.recompile()
     state.refit_quotas()
 
@@ -59,6 +60,7 @@ def node_changed(state: State, event: NodeChanged) -> None:
     else:
         nodes.drop_claims(number)
         nodes.change(number, node, model)
+    state.reserve_for_gpus(number)
     state.recompile()
     for job_id in sorted(nodes.attempts_on[number]):
         record = state.jobs[job_id]

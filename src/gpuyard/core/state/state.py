@@ -5,6 +5,7 @@ event and one rebuilt from its dump give the same plan.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from heapq import heappop, heappush
 
 from gpuyard.core.caches import Caches
@@ -143,6 +144,8 @@ class State:
         self.nodes.keep_whole(settings.whole_gpus)
         self.nodes.allow(settings.attempts_per_node)
         self.nodes.observe(settings.observed)
+        for number in range(len(self.nodes.node)) if settings.reserves or self.nodes.beside else ():
+            self.reserve_for_gpus(number)
         self.classes = {c.name: c for c in settings.classes}
         self.lowest_preemptible = min((c.priority for c in settings.classes if c.preemptible), default=None)
         self.weights = [self._weight(name) for name in self.models]
@@ -159,6 +162,7 @@ class State:
         self.tenants.set_due()
         self.recompile()
         self.reindex(self.queue.order)
+        self.relax_levels()
         self.nodes.gain_room()
 
     def count_gpus(self) -> dict[tuple[str, str], int]:
@@ -360,6 +364,30 @@ class State:
         mix = [(self.shape_of(ask), weight) for ask, weight in asks if weight > 0]
         self.nodes.expect(Expected(mix) if mix else None)
 
+    def _requires_for_a_time(self) -> bool:
+        """Whether any job waits for near nodes that will take others after a time."""
+        return self.shapes.timed and any(
+            [each.shape.ask.level_ms and each.state is JobState.PENDING for each in self.jobs.values()]
+        )
+
+    def relax_levels(self) -> None:
+        """Let jobs take nodes further apart that have waited as long for near ones as they wanted to.
+
+        As with turns, what counts is the time at which the current period began: until it ends nothing changes.
+        """
+        if not self.shapes.timed:
+            return
+        now_ms = self.tenants.period_start_ms
+        for record in [each for each in self.jobs.values() if each.shape.ask.level_ms]:
+            ask = record.shape.ask
+            if record.job.submitted_ms + ask.level_ms <= now_ms:
+                waits = self.queue.alone is record or record.entry != ()
+                if waits:
+                    self.queue.remove(record)
+                record.shape = self.shape_of(replace(ask, level_required=False, level_ms=0))
+                if waits:
+                    self.queue.add(record)
+
     def recompile(self) -> None:
         """Recompute what depends on nodes, on the abilities of their engines or on weights, after a change of one."""
         self.nodes.marks.renew(self.settings, self.now_ms)
@@ -368,6 +396,15 @@ class State:
         self.caches.clear()
         self._prices_known.clear()
         self._drop_lost_earmarks()
+
+    def reserve_for_gpus(self, number: int) -> None:
+        """Reserve cores and memory of a node for its GPUs, as the settings say of its pool."""
+        node = self.nodes.node[number]
+        reserve = self.settings.reserves.get(f"{node.cluster}/{node.pool}")
+        held = [grant for _end_ms, grant in self.nodes.attempts_on[number].values()]
+        kept = [record.earmark for record in self.earmarks.values() if record.earmark]
+        held += [grant for earmark in kept for grant in earmark.grants if grant.node == number]
+        self.nodes.reserve(number, reserve, held)
 
     def most_free(self) -> int:
         """The largest number of wholly free GPUs on one schedulable node."""
@@ -454,8 +491,8 @@ class State:
             if record.earmark is None:
                 continue
             numbers = [grant.node for grant in record.earmark.grants]
-            way = record.shape.way_on.get(self.nodes.kind[numbers[0]])
-            if way is None or not all([way.pools >> number & 1 for number in numbers]):
+            ways = [way for way in record.shape.ways if way.kind == self.nodes.kind[numbers[0]]]
+            if not any(all([way.pools >> number & 1 for number in numbers]) for way in ways):
                 self.drop_earmark(record)
 
     def drop_earmark(self, record: JobRecord) -> None:
@@ -587,6 +624,7 @@ class State:
         if self.nodes.marks.since_ms:
             times += [due_ms for due_ms, _record in self.find_leaving() if due_ms > self.now_ms]
         tenants, queue = self.tenants, self.queue
-        if queue.count and (tenants.budgeted or (queue.order.fair and (self.running or tenants.usage[0]))):
+        fair = queue.order.fair and (self.running or tenants.usage[0])
+        if queue.count and (tenants.budgeted or fair or self._requires_for_a_time()):
             times.append(tenants.due_ms)
         return min(times) if times else None

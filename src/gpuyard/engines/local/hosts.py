@@ -177,6 +177,7 @@ class ThisMachine:
                 memory_mib=min(found.memory_mib, said.memory_mib),
                 switch=said.switch,
                 rack=said.rack,
+                fabric=said.fabric,
             )
         return [Host(found, readings)]
 

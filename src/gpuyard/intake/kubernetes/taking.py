@@ -7,6 +7,7 @@ from gpuyard.errors import BadInput, quote, suggest
 from gpuyard.intake.documents import Document, parse_documents
 from gpuyard.intake.kubernetes.pods import pod_fields
 from gpuyard.intake.kubernetes.sources import CONFIG_MAP, SECRET, Sources
+from gpuyard.intake.kubernetes.topology import ANNOTATIONS, topology_fields
 from gpuyard.intake.kubernetes.tree import Findings, Part, parse_boolean, whole
 from gpuyard.intake.names import is_tenant, mend_job_name
 from gpuyard.intake.values import Caller, Form, Intake, SubmitOptions
@@ -151,7 +152,11 @@ def _labels(metadata: Part) -> dict[str, str]:
     for kind in ("labels", "annotations"):
         part = metadata.part(kind)
         for key in sorted(part.names()):
-            if key == _QUEUE or ("kubernetes.io/" in key and not key.startswith("app.")):
+            if (
+                key == _QUEUE
+                or key in ANNOTATIONS
+                or ("kubernetes.io/" in key and not key.startswith("app."))
+            ):
                 # What the parts of Kubernetes tell each other.
                 continue
             value = part.text(key)
@@ -196,10 +201,12 @@ def _of_job(
     spec: Part, caller: Caller, sources: Sources, *, queued: bool, own: Mapping[str, str]
 ) -> dict[str, Any]:
     """Fields of a job by its spec. `own`: the labels of the Job itself."""
+    tasks = _tasks(spec)
     with spec.part("template") as template:
         with template.part("metadata") as metadata:
             metadata.accept(*metadata.names())
             labels = _joined(own, metadata)
+            near = topology_fields(metadata, tasks)
         with template.part("spec") as below:
             found = pod_fields(below, sources, host_process=caller.host_process)
             policy = below.text("restartPolicy", "Always")
@@ -222,8 +229,10 @@ def _of_job(
         else:
             found["hold"] = True
             spec.warn("suspend", "is read as a hold: `yard release` lets the job start")
-    found |= _tasks(spec)
     spec.left_out(_JOB_LEFT_OUT)
+    found |= tasks | near
+    if found.get("array") is None:
+        found.pop("array", None)
     return found
 
 

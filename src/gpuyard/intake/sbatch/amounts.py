@@ -12,6 +12,8 @@ from gpuyard.errors import quote
 COUNT_MAX = 1_000_000
 MEMORY_MIB_MAX = 1 << 30
 MINUTES_MAX = 3650 * 24 * 60
+SWITCH_WAIT_S = 300
+"""How long Slurm waits for switches where the script does not say (`max_switch_wait`)."""
 
 _COUNT = re.compile(r"[0-9]{1,9}")
 _NODES = re.compile(r"([0-9]{1,9})([km]?)(?:-([0-9]{1,9})([km]?))?", re.IGNORECASE)
@@ -81,6 +83,12 @@ def parse_minutes(text: str) -> int:
     if value > MINUTES_MAX:
         raise ValueError(f"must be at most ten years, not {quote(text)}")
     return value
+
+
+def parse_switches(text: str) -> tuple[int, int]:
+    """`COUNT` or `COUNT@TIME`: switches at most, and for how many seconds to wait for them; 0: for good."""
+    number, at, wait = text.partition("@")
+    return count(number), parse_minutes(wait) * 60 if at else SWITCH_WAIT_S
 
 
 def _meant(text: str) -> str:

@@ -95,6 +95,8 @@ class Reading:
     """None: not given; 0: all memory of a node."""
     memory_per: str = ""
     """`mem` (of a node), `mem-per-cpu` or `mem-per-gpu`."""
+    switches: tuple[int, int] = (0, 0)
+    """At most so many, and how long to wait for them in seconds (0: for good); 0 switches: not given."""
     minutes: int | None = None
     """None: not given; 0: no limit."""
     array: Array | None = None
@@ -167,6 +169,7 @@ def read(values: Values, name: str, now: datetime) -> Reading:
         gpus_per_task=values.get("gpus-per-task", gpu_amounts.parse_gpus, None),
         memory_mib=values.get(memory, amounts.parse_memory_mib, 0) if memory else None,
         memory_per=memory,
+        switches=values.get("switches", amounts.parse_switches, (0, 0)),
         minutes=values.get("time", amounts.parse_minutes, None),
         array=values.get("array", parse_array, None),
         dependencies=values.get("dependency", parse_dependencies, _NO_DEPENDENCIES),

@@ -265,6 +265,7 @@ def _resources(reading: Reading, values: Values) -> dict[str, Any]:
         # Slurm starts a script once, on the first node, however many nodes the job has.
         found["batch"] = True
         found |= {"nodes_min": asked.nodes, "nodes_max": asked.nodes_most} if asked.nodes else {}
+        found |= _topology(reading, values)
     if reading.ntasks != asked.tasks:
         found["ranks"] = reading.ntasks
     found["cpus"] = asked.cpus
@@ -273,6 +274,17 @@ def _resources(reading: Reading, values: Values) -> dict[str, Any]:
     for other in reading.gres_others:
         values.warn("gres", f"{quote(other)} is not served: only GPUs are counted")
     return found
+
+
+def _topology(reading: Reading, values: Values) -> dict[str, Any]:
+    """One switch for all tasks, for as long as the script would wait for it."""
+    most, wait_s = reading.switches
+    if most > 1:
+        text = f"of {most} is read as a wish: its nodes are on as few switches as have room, and it waits for none"
+        values.warn("switches", text)
+    if most != 1:
+        return {}
+    return {"topology": {"level": "switch"} | ({"for_s": wait_s} if wait_s else {})}
 
 
 def _models(reading: Reading, values: Values, *, with_gpus: bool) -> dict[str, Any]:

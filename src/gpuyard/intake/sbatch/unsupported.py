@@ -47,7 +47,6 @@ WARNINGS: dict[str, str] = {
     "reservation": "there are no reservations by name",
     "sockets-per-node": "nodes are not chosen by their sockets and cores",
     "spread-job": "tasks are packed onto as few nodes as will hold them",
-    "switches": "switches are not waited for",
     "thread-spec": "no threads are set apart for the system",
     "threads-per-core": "cores are given without regard to hardware threads",
     "time-min": "a time limit is not shortened to start sooner",

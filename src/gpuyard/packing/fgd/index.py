@@ -7,6 +7,7 @@ from one set to another, and the best node is the lowest bit of the highest set.
 from bisect import bisect_right
 
 from gpuyard.core.fleet.bits import each
+from gpuyard.core.fleet.gpu_reserves import leave_out_reserved
 from gpuyard.core.fleet.mig_placing import find_uncut_free
 from gpuyard.core.fleet.nodes import DirtyNodes, Nodes
 from gpuyard.core.fleet.shapes import Shape, Way
@@ -142,6 +143,7 @@ class FgdIndex:
 
     def best(self, nodes: Nodes, shape: Shape, members: int) -> int:
         """The node for one task: 1. highest score, 2. lowest number; -1: none of them has room."""
+        members = leave_out_reserved(nodes, shape, members)
         _ways, _all, scores = self.of(nodes, shape)
         scores.refresh(self, nodes)
         shifted = nodes.overlaid & members

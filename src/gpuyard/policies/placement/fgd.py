@@ -64,6 +64,7 @@ place = placer(_whole, _share)
 def rank(nodes: Nodes, shape: Shape) -> Iterable[Way]:
     """The ways of a shape, the one with the best node first; those without room come last."""
     demand = index_of(nodes)
-    if demand is None or shape.tasks > 1 or len(shape.ways) < 2 or shape.ask.clusters:
+    alone = shape.tasks == 1 and not shape.ask.clusters and len(shape.way_on) == len(shape.ways)
+    if demand is None or not alone or len(shape.ways) < 2:
         return shape.ways
     return rank_ways(nodes, shape, demand.of(nodes, shape)[1], demand.best)

@@ -75,6 +75,9 @@ def rank(nodes: Nodes, shape: Shape) -> Iterable[Way]:
     if demand is None or not demand.parts or shape.tasks > 1 or len(shape.ways) < 2 or shape.ask.clusters:
         # A job that prefers clusters gets the best node of the first one that has room.
         return shape.ways
+    if len(shape.way_on) < len(shape.ways):
+        # Nodes of one kind that differ for the job are tried in the order of its ways.
+        return shape.ways
     index = _value_index(nodes)
     members = 0
     for way in shape.ways:

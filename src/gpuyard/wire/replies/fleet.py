@@ -204,6 +204,7 @@ class GpuPlaceReply(TypedDict):
     switch: str
     """Of the node."""
     rack: str
+    fabric: str
 
 
 class TopologyReply(TypedDict):

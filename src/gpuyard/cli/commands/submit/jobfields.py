@@ -10,7 +10,7 @@ from gpuyard.api.client import collect_environment, current_folder
 from gpuyard.cli.connection.places import has_defaults
 from gpuyard.cli.line.options import Argument, Called, Option, Parameter
 from gpuyard.errors import BadInput, YardError, suggest_end
-from gpuyard.wire.job_fields import GPU_PARTS, JOB_FIELDS, JOB_OPTIONS, Form, JobOption, label_fault
+from gpuyard.wire.job_fields import GPU_PARTS, JOB_FIELDS, JOB_OPTIONS, LEVELS, Form, JobOption, label_fault
 
 WordsArgument = Annotated[
     list[str] | None, Argument(metavar="COMMAND [ARGS]...", help="The command or script to run.")
@@ -316,6 +316,23 @@ def _spread(text: str) -> dict[str, int]:
     return {"nodes_min": int(least), "nodes_max": int(most or least)}
 
 
+def _topology(text: str) -> dict[str, Any]:
+    """`switch`, `prefer:rack` or `switch@2h`."""
+    prefer, colon, level = text.rpartition(":") if text.startswith("prefer:") else ("", "", text)
+    level, at, span = level.partition("@")
+    hint = (
+        "A level is switch, rack or fabric: --topology switch, --topology prefer:rack, --topology switch@2h"
+    )
+    if level not in LEVELS:
+        raise BadInput(f"--topology {text!r} names no level{suggest_end(level, LEVELS)}", hint)
+    if at and (prefer or not span):
+        raise BadInput(f"--topology {text!r}: after @ comes how long the level is required", hint)
+    found: dict[str, Any] = {"level": level}
+    if colon:
+        found["required"] = False
+    return {"topology": found | ({"for_s": limit_s("--topology", span)} if at else {})}
+
+
 def moment_ms(option: str, text: str) -> int:
     """A time to come, in milliseconds since 1970."""
     from gpuyard.cli.line.times import now_ms, parse_coming_ms
@@ -418,6 +435,7 @@ _RULES: dict[str, Callable[[Any], Any]] = {
     "node": _hosts,
     "exclude": _hosts,
     "signal": _signal,
+    "topology": _topology,
 }
 """Options that are no plain value of one field."""
 
