@@ -462,6 +462,20 @@ FAULTS = [
         "tests/unit/control/test_tenant_rules.py",
     ),
     Planted(
+        "a field that nobody knows is left out of a quota without a word",
+        "intake/kubernetes/quotas.py",
+        "            if row is None:\n",
+        "            if row is None and not rows:\n",
+        "tests/unit/intake/test_quotas.py",
+    ),
+    Planted(
+        "of two manifests that disagree the last one counts",
+        "intake/kubernetes/quotas.py",
+        "        if before[0] != text:\n",
+        "        if before[0] != text and not before[0]:\n",
+        "tests/unit/intake/test_quotas.py",
+    ),
+    Planted(
         "a layout is pinned over slices that are in use",
         "core/explain/layout_plan.py",
         "    used = nodes.slices_used.get(number, {}).get(gpu, ())\n",

@@ -6,6 +6,7 @@ from typing import Any
 from gpuyard.errors import BadInput, quote, suggest
 from gpuyard.intake.documents import Document, parse_documents
 from gpuyard.intake.kubernetes.pods import pod_fields
+from gpuyard.intake.kubernetes.quota_fields import VERSIONS
 from gpuyard.intake.kubernetes.sources import CONFIG_MAP, SECRET, Sources
 from gpuyard.intake.kubernetes.topology import ANNOTATIONS, topology_fields
 from gpuyard.intake.kubernetes.tree import Findings, Part, parse_boolean, whole
@@ -45,6 +46,10 @@ _INSTEAD = {
     "RayCluster": _SERVICE,
     "TFJob": _GANG,
     "Workflow": "submit its steps as Jobs, each after the one before: yard submit --after",
+    **dict.fromkeys(
+        [kind for kind in VERSIONS if kind not in _BESIDE],
+        "it changes what tenants may use, which an administrator does: yard apply -f FILE",
+    ),
 }
 """What to do about other kinds that users have."""
 _QUEUE = "kueue.x-k8s.io/queue-name"

@@ -8,7 +8,7 @@ from gpuyard.cli.commands.config.changes import (
     FileArgument,
     FileOption,
     choose_file,
-    read,
+    read_change,
     run_preview,
     show_changes,
     show_notes,
@@ -32,9 +32,9 @@ def diff(path: FileArgument = None, file: FileOption = None, output: OutputOptio
 
     Exit code 0: nothing would change, 1: something would, 2 or more: the comparison failed.
     """
-    wanted = read(choose_file("diff", path, file))
+    chosen = choose_file("diff", path, file)
     with open_client() as yard:
-        difference = yard.config_diff(**wanted)
+        difference = yard.config_diff(**read_change(yard, chosen)[0])
     if output in (Output.TABLE, Output.WIDE):
         if difference["same"]:
             print(f"nothing would change: version {difference['version']} is in force")
@@ -74,17 +74,28 @@ def apply(
     """Put a yard.yaml in force while the yard runs: tenants, quotas, classes, prices, policy.
 
     It shows the changes, simulates their effect on the recorded jobs, and then asks. The whole file comes into force
-    at once, or nothing does. Every version is kept, and `yard rollback` goes back to one.
+    at once, or nothing does. Every version is kept, and `yard rollback` goes back to one. A file of Kubernetes or Kueue
+    (ResourceQuota, LimitRange, PriorityClass, Namespace, ClusterQueue, Cohort, LocalQueue, ResourceFlavor) changes what
+    it names, and the rest stays.
 
     \b
     Examples:
       yard apply yard.yaml --dry-run
       yard apply yard.yaml --yes --no-preview
+      yard apply -f quota-of-team-a.yaml --dry-run
     """
-    wanted = read(choose_file("apply", path, file))
+    chosen = choose_file("apply", path, file)
     with open_client() as yard:
+        wanted, read_at = read_change(yard, chosen)
         _change(
-            yard, wanted, yard.apply, dry_run=dry_run, yes=yes, days=0 if no_preview else days, sizes=sizes
+            yard,
+            wanted,
+            yard.apply,
+            dry_run=dry_run,
+            yes=yes,
+            days=0 if no_preview else days,
+            sizes=sizes,
+            read_at=read_at,
         )
 
 
@@ -128,12 +139,18 @@ def _change(
     yes: bool,
     days: int,
     sizes: str,
+    read_at: int = 0,
 ) -> None:
     if not (yes or dry_run or sys.stdin.isatty()):
         raise BadInput(
             "there is no terminal on which to ask", "Look at the changes with --dry-run, then add --yes."
         )
     difference = yard.config_diff(**wanted)
+    if read_at and difference["version"] != read_at:
+        raise BadInput(
+            f"version {difference['version']} came into force meanwhile, and this was to change version {read_at}",
+            "Run the command again; nothing was changed.",
+        )
     against, following = difference["version"], difference["version"] + 1
     if difference["same"]:
         print(f"nothing to change: version {against} is in force")

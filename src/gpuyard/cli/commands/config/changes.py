@@ -34,14 +34,25 @@ def choose_file(command: str, *files: Path | None) -> Path:
     return found[0]
 
 
-def read(file: Path) -> dict[str, str]:
-    """The text of a configuration as it is sent, checked here first: the file is here, and so is its editor."""
+def read_change(yard: "Client", file: Path) -> tuple[dict[str, str], int]:
+    """The text of a configuration as it is sent, checked here first: the file is here, and so is its editor.
+
+    Of manifests it is the configuration in force with what they change, and the number of that version.
+    """
     from gpuyard.config.reading import loads, read_text
 
     name = "standard input" if str(file) == "-" else str(file)
     text = sys.stdin.read() if str(file) == "-" else read_text(file)
+    from gpuyard.intake.kubernetes.quotas import is_manifest, patch_configuration
+
+    if is_manifest(text):
+        live = yard.config()
+        patch = patch_configuration(live["yaml"], text, name)
+        show_notes(patch.notes)
+        loads(patch.text, f"version {live['version']} with {name}")
+        return {"yaml": patch.text, "name": name}, live["version"]
     loads(text, name)
-    return {"yaml": text, "name": name}
+    return {"yaml": text, "name": name}, 0
 
 
 def show_changes(difference: Mapping[str, Any]) -> None:
