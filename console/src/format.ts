@@ -63,3 +63,11 @@ export function plain(value: unknown): string {
     "\ufffd",
   );
 }
+
+/** Seconds of `30s`, `45m`, `1h30m`, `2d`; null: it is not a time. */
+export function seconds(text: string): number | null {
+  const match = /^(?:(\d+)d)?\s*(?:(\d+)h)?\s*(?:(\d+)m(?:in)?)?\s*(?:(\d+)s)?$/.exec(text.trim());
+  if (!match || !text.trim()) return null;
+  const [d, h, m, s] = match.slice(1).map((each) => Number(each ?? 0));
+  return d * 86400 + h * 3600 + m * 60 + s || null;
+}

@@ -286,6 +286,39 @@ def test_submit_again_drops_no_field(page: Any) -> None:
     assert first == second
 
 
+def test_a_job_is_changed_on_its_page(page: Any) -> None:
+    """What would become of it is looked at first; a job that asks for more is told to be behind others."""
+    runs = loaded(page, "runs", "research", IDLE)
+    waits = page.box(
+        "submit", "-g", 4, "--tenant", "research", "-t", "1h", "--name", "big", "--", "sleep", "600"
+    ).out.strip()
+    opened(page)
+    go(page, f"job/{waits}")
+    page.get_by_role("button", name="Change", exact=True).click()
+    form = page.get_by_role("region", name=f"Change job {waits}")
+    form.get_by_text("Nothing is changed yet.").wait_for()
+    form.get_by_label("GPUs for each task").fill("2")
+    form.get_by_role("button", name="Look first").click()
+    form.get_by_text("It starts at once").wait_for()
+    form.get_by_label("GPUs for each task").fill("4")
+    form.get_by_label("Time limit").fill("90m")
+    form.get_by_role("button", name="Change", exact=True).click()
+    page.get_by_text("it asks for more than before").wait_for()
+    page.get_by_text("at most 1 h 30 min").wait_for()
+    page.get_by_role("button", name="Change", exact=True).click()
+    form.get_by_label("Class").fill("nosuch")
+    form.get_by_role("button", name="Change", exact=True).click()
+    form.get_by_text("unknown class").wait_for()
+    looked(page, "change")
+
+    go(page, f"job/{runs}")
+    page.get_by_role("button", name="Change", exact=True).click()
+    form = page.get_by_role("region", name=f"Change job {runs}")
+    form.get_by_label("Time limit").fill("2h")
+    form.get_by_role("button", name="Change", exact=True).click()
+    page.get_by_text("at most 2 h").wait_for()
+
+
 def test_an_array_is_shown_and_cancelled_as_one(page: Any) -> None:
     done = page.box("submit", "--gpus", 1, "--tenant", "research", "-t", "1h", "--array", "0-5", "--name", "sweep",
                     "--", "sleep", "600")  # fmt: skip
