@@ -16,7 +16,9 @@ def survive(data: Path, store: str, submissions: int, kills: int, seed: int) -> 
         if siege.server.process is not None and siege.server.process.poll() is None:
             siege.server.kill()
     print(f"{counted['acknowledged']} acknowledged, {counted['ran']} ran, {counted['kills']} kills")
+    print(f"{counted['changed']} changed")
     assert kills == counted["kills"]
+    assert counted["changed"], "no job was changed meanwhile"
 
 
 @pytest.mark.rig

@@ -132,8 +132,11 @@ class Siege:
     seed: int = 0
     acknowledged: dict[str, int] = field(default_factory=dict)
     """Job name -> the id it was acknowledged under."""
+    changed: dict[int, set[str]] = field(default_factory=dict)
+    """By the id of a job: the change of it that was acknowledged last, and those after it that got no answer."""
     killed: int = 0
     _done: threading.Event = field(default_factory=threading.Event)
+    _finished: threading.Event = field(default_factory=threading.Event)
     _up: threading.Lock = field(default_factory=threading.Lock)
     errors: list[BaseException] = field(default_factory=list)
 
@@ -149,10 +152,13 @@ class Siege:
         names = [[f"c{c}-{n}" for n in range(c, self.submissions, clients)] for c in range(clients)]
         workers = [threading.Thread(target=self._guarded, args=(self._client, part)) for part in names]
         killer = threading.Thread(target=self._guarded, args=(self._killer, clients))
-        for thread in (*workers, killer):
+        changer = threading.Thread(target=self._guarded, args=(self._changer, Random(self.seed + 1)))
+        for thread in (*workers, killer, changer):
             thread.start()
         for thread in (*workers, killer):
             thread.join()
+        self._finished.set()
+        changer.join()
         assert not self.errors, self.errors
         self._settle()
 
@@ -185,6 +191,25 @@ class Siege:
                     break
                 assert status >= 500, f"{name}: {status} {answer}"
                 time.sleep(0.02)
+
+    def _changer(self, rng: Random) -> None:
+        """Label jobs anew, whether they wait or run."""
+        turn = 0
+        while not (self._done.is_set() or self._finished.wait(0.01)):
+            ids = [*self.acknowledged.values()][-20:]
+            if not ids:
+                continue
+            turn, job_id = turn + 1, rng.choice(ids)
+            body = {"ids": [job_id], "change": {"labels": {"turn": str(turn)}, "retries": 0}}
+            try:
+                status, answer = self.server.call("POST", "/api/v1/jobs/update", body)
+            except OSError:
+                self.changed.setdefault(job_id, {""}).add(str(turn))
+                continue
+            if status == 200 and answer["results"][0]["status"] == 202:
+                self.changed[job_id] = {str(turn)}
+            else:
+                assert status >= 500 or answer["results"][0]["status"] in (404, 409), f"{status} {answer}"
 
     def _killer(self, clients: int) -> None:
         rng = Random(self.seed)
@@ -222,13 +247,27 @@ class Siege:
         reused = [job_id for job_id, count in ids.items() if count > 1]
         wrong = [line for line in lines if self.acknowledged.get(line[0]) != int(line[1])]
         orphans = leftovers(self.server.data)
+        labels = {job_id: self._label(job_id) for job_id in self.changed}
+        unlike = {job_id: label for job_id, label in labels.items() if label not in self.changed[job_id]}
         assert len(self.acknowledged) == self.submissions, f"only {len(self.acknowledged)} were acknowledged"
         assert not lost, f"{len(lost)} acknowledged jobs never ran: {lost[:5]}"
         assert not twice, f"jobs ran twice: {dict(list(twice.items())[:5])}"
         assert not reused, f"ids handed out twice: {reused[:5]}"
         assert not wrong, f"jobs ran under another id than was acknowledged: {wrong[:5]}"
         assert not orphans, f"left behind: {orphans}"
-        return {"acknowledged": len(self.acknowledged), "ran": sum(ran.values()), "kills": self.killed}
+        assert not unlike, f"acknowledged changes that are not there: {dict(list(unlike.items())[:5])}"
+        return {
+            "acknowledged": len(self.acknowledged),
+            "ran": sum(ran.values()),
+            "kills": self.killed,
+            "changed": len(self.changed),
+        }
+
+    def _label(self, job_id: int) -> str:
+        """What a job was labelled with last; empty: nothing."""
+        status, answer = self.server.call("GET", f"/api/v1/jobs/{job_id}?explain=false")
+        assert status == 200, f"job {job_id}: {status} {answer}"
+        return str(answer["labels"].get("turn", ""))
 
 
 def leftovers(data: Path) -> list[int]:
