@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,7 @@ def test_a_backup_is_made_of_a_running_yard_and_restored(bare: Box, tmp_path: Pa
 @pytest.mark.rig
 def test_a_store_of_the_first_release_is_opened_by_this_one(bare: Box, tmp_path: Path) -> None:
     bare.data.mkdir(mode=0o711)
-    with sqlite3.connect(bare.data / "yard.db") as old:
+    with closing(sqlite3.connect(bare.data / "yard.db")) as old, old:
         old.executescript(OLD_STORE.read_text(encoding="utf-8"))
     old.close()
     bare.up()

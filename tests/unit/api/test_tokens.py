@@ -4,6 +4,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -176,7 +177,7 @@ def test_secrets_are_in_no_listing_and_not_in_the_store(yard: Team) -> None:
     assert row.hash.encode() not in said
     assert secret.encode() not in said
 
-    with sqlite3.connect(yard.yard.store.place) as store:
+    with closing(sqlite3.connect(yard.yard.store.place)) as store, store:
         everything = "".join(store.iterdump())
     assert row.hash in everything
     assert secret not in everything

@@ -6,7 +6,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -37,7 +37,7 @@ def submit(here: Yard, *argv: str, gpus: int = 1) -> int:
 
 
 def backup(data: Path, to: Path) -> None:
-    with sqlite3.connect(data / "yard.db") as there, sqlite3.connect(to) as here:
+    with closing(sqlite3.connect(data / "yard.db")) as there, closing(sqlite3.connect(to)) as here, here:
         there.backup(here)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ SNAPSHOT_SEQ, SEQ = 31, 38
 def place(tmp_path: Path) -> Path:
     """A store of the release whose tables have number 4, with what that release read in it beside it."""
     found = tmp_path / "yard.db"
-    with sqlite3.connect(found) as old:
+    with closing(sqlite3.connect(found)) as old, old:
         old.executescript((GOLDEN / "store-0004.sql").read_text(encoding="utf-8"))
     old.close()
     return found

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -153,7 +154,7 @@ def test_a_secret_that_was_removed_is_not_left_in_the_file(tmp_path: Path) -> No
         noted(store)
         assert b"tr0ub4dor" in b"".join(each.read_bytes() for each in tmp_path.iterdir())
         stripped(store, 9_999)
-    with sqlite3.connect(path) as raw:
+    with closing(sqlite3.connect(path)) as raw, raw:
         raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     raw.close()
     assert b"tr0ub4dor" not in path.read_bytes()

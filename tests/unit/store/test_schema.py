@@ -4,7 +4,7 @@ import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from importlib.resources import files
 from pathlib import Path
 
@@ -77,6 +77,8 @@ def test_newer_tables_are_left_alone(place: str) -> None:
     ("busy", "code", "passes"), [(2, sqlite3.SQLITE_BUSY, True), (1, sqlite3.SQLITE_IOERR, False)]
 )
 def test_where_sqlite_does_not_wait_for_its_turn_we_do(busy: int, code: int, passes: bool) -> None:
+    raw = sqlite3.connect(":memory:")
+
     class Connection:
         left = busy
 
@@ -86,9 +88,9 @@ def test_where_sqlite_does_not_wait_for_its_turn_we_do(busy: int, code: int, pas
                 error = sqlite3.OperationalError("not now")
                 error.sqlite_errorcode = code
                 raise error
-            return sqlite3.connect(":memory:").cursor()
+            return raw.cursor()
 
-    with nullcontext() if passes else pytest.raises(sqlite3.OperationalError):
+    with closing(raw), nullcontext() if passes else pytest.raises(sqlite3.OperationalError):
         switch_to_wal(Connection(), 5)  # type: ignore[arg-type]
     with pytest.raises(sqlite3.OperationalError):
         # Not for ever.

@@ -2,6 +2,7 @@
 
 import math
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -211,7 +212,7 @@ def test_a_damaged_chunk_is_a_hole(tmp_path: Path) -> None:
     series = Series(str(path))
     fill(series, BEGIN, BEGIN + 30 * MINUTE_MS)
     series.close()
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE chunks SET blob = ? WHERE from_ms = ?", (b"x", BEGIN + 10 * MINUTE_MS))
     db.close()
     series = Series(str(path))
@@ -228,7 +229,7 @@ def test_series_of_a_release_that_named_no_clusters_get_theirs_and_two_of_one_na
     for node in ("n1", "n2"):
         fill(series, BEGIN, BEGIN + 10 * MINUTE_MS, node=node)
     series.close()
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("PRAGMA user_version = 0")
     db.close()
     series = Series(str(path), {"n1": "east", "n2": ""}.__getitem__)
