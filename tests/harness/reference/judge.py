@@ -604,6 +604,7 @@ class Quotas:
         if not given.percentages:
             return given
         amounts = {kind: dict(getattr(given, kind)) for kind in ("guarantee", "limit", "borrow", "lend")}
+        promised_parts = given.percentages.get("guarantee", {})
         for kind, parts in given.percentages.items():
             for key, part in parts.items():
                 whole = [
@@ -611,7 +612,13 @@ class Quotas:
                     for n in self.books.nodes
                     if part.pool in ("", n.pool) and key in (TOTAL, n.gpu_model)
                 ]
-                amounts[kind][key] = sum(whole) * part.percent_milli // (100 * MILLI) * MILLI
+                first = promised_parts.get(key)
+                below = 0
+                if kind == "borrow" and first is not None and first.pool == part.pool:
+                    # What is borrowed comes on top of what is promised, and the sum is rounded down.
+                    below = first.percent_milli
+                upper = sum(whole) * (below + part.percent_milli) // (100 * MILLI)
+                amounts[kind][key] = (upper - sum(whole) * below // (100 * MILLI)) * MILLI
         if promised := amounts["guarantee"]:
             by_model = sum(promised.values()) - promised.get(TOTAL, 0)
             promised[TOTAL] = max(promised.get(TOTAL, 0), by_model)

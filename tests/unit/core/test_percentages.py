@@ -62,6 +62,16 @@ def test_a_guarantee_of_models_in_percent_is_one_in_total_too() -> None:
     assert {"H100": 6000, "A100-80GB": 2000, "total": 8000} == quota.guarantee
 
 
+def test_forty_percent_and_sixty_more_are_all_of_it() -> None:
+    """Rounded down each by itself, a GPU of eight would be nobody's."""
+    parts = {"guarantee": {"total": part(40)}, "borrow": {"total": part(60)}}
+    quota = resolve(Quota(percentages=parts), {("p", "H100"): 8})
+    assert (3000, 5000) == (quota.guarantee["total"], quota.borrow["total"])
+
+    of_others = {"guarantee": {"total": part(40, "q")}, "borrow": {"total": part(60)}}
+    assert 4000 == resolve(Quota(percentages=of_others), {("p", "H100"): 8}).borrow["total"]
+
+
 def test_it_is_told_of_what_it_is_a_part() -> None:
     assert "25% of 13 H100" == percentage_words(part(25), "H100", GPUS)
     assert "12.5% of 14 GPUs of big" == percentage_words(Percentage(12_500, "big"), "total", GPUS)

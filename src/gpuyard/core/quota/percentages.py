@@ -33,6 +33,12 @@ def resolve(quota: Quota, gpus: Gpus) -> Quota:
             **getattr(quota, kind),
             **{key: amount_of(part, key, gpus) for key, part in parts.items()},
         }
+    for key, part in quota.percentages.get("borrow", {}).items():
+        own = quota.percentages.get("guarantee", {}).get(key)
+        if own is not None and own.pool == part.pool:
+            # 40 % and 60 % more are all of it: rounded down once, not twice.
+            both = Percentage(own.percent_milli + part.percent_milli, part.pool)
+            found["borrow"][key] = amount_of(both, key, gpus) - found["guarantee"][key]
     if guarantee := found["guarantee"]:
         # A promise of some H100 is one of as many GPUs too.
         models = sum([milli for model, milli in guarantee.items() if model != TOTAL])
