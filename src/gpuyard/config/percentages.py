@@ -95,9 +95,9 @@ def _check_sums(tenants: Mapping[str, TenantEntry], numbered: bool, findings: Fi
         if not crossing:
             continue
         parts = [f"{name} {percentage_text(Percentage(milli))}" for name, milli in members.items()]
-        who = f"the tenants below {quote(parent)}" if parent else "the tenants at the top"
+        siblings = f"the tenants below {quote(parent)}" if parent else "the tenants at the top"
         of = f"the {key} of {_base_text(pool)}" if key != TOTAL else f"the GPUs of {_base_text(pool)}"
-        text = f"{who} are guaranteed {percentage_text(Percentage(total))} of {of} ({names_text(parts)})"
+        text = f"{siblings} are guaranteed {percentage_text(Percentage(total))} of {of} ({names_text(parts)})"
         findings.at(("tenants", crossing, "guarantee", key), f"{text}, and {owner}; lower one of them")
         sound = False
     return sound

@@ -1,4 +1,4 @@
-"""Parts of GPUs: what is free on each GPU of a node, and who shares it."""
+"""Parts of GPUs: what is free on each GPU of a node, and the users that share it."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
