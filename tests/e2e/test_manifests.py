@@ -139,7 +139,7 @@ RUNS = {
             spec="tolerations: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}]",
         ),
         ("quiet",),
-        "nodes have no taints",
+        "livenessProbe",
     ),
 }  # fmt: skip
 
@@ -179,7 +179,7 @@ REFUSED = {
     ),
     "a zone": (
         pod("zone", "command: [ls]", spec="nodeSelector: {topology.kubernetes.io/zone: eu-1}"),
-        "nodes have no label topology.kubernetes.io/zone", "take it out, or name a pool as gpuyard/pool",
+        "no node has a label 'topology.kubernetes.io/zone'", "yard label",
     ),
     "a class that is not there": (
         job("command: [ls]", spec="priorityClassName: high"), "unknown class 'high'", "classes",

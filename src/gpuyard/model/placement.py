@@ -23,6 +23,8 @@ _KEY, _VALUE = re.compile(KEY_PATTERN), re.compile(rf"(?:{_NAME})?")
 _SET = re.compile(r"(\S+)\s+(in|notin)\s*\(([^()]*)\)")
 _COMPARED = re.compile(r"([^\s=!<>]+)\s*(!=|==|=|<|>)\s*(\S*)")
 _WEIGHT = re.compile(r"([0-9]{1,9})\s*:\s*(.*)", re.DOTALL)
+_FEATURE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_FEATURE_TOKEN = re.compile(rf"{_FEATURE.pattern}|[&|,()\[\]]")
 _SPAN = re.compile(r"(.*\S)\s+for\s+(\S+)", re.DOTALL)
 
 
@@ -291,6 +293,72 @@ def check_toleration(made: Toleration) -> Toleration:
     if made.stays_ms != FOR_GOOD and made.effect not in (None, Effect.NO_EXECUTE):
         raise ValueError(f"has a time, which is for {Effect.NO_EXECUTE.value} alone: {quote(str(made))}")
     return made
+
+
+Features = tuple[tuple[str, ...], ...]
+"""Features of nodes: of each group, one will do."""
+
+
+def parse_features(text: str, *, apart: bool = False) -> Features:
+    """Features in Slurm's words: `nvme`, `nvme&ib`, `rack1|rack2`, `(a&b)|c`, `[rack1|rack2]`; `ValueError` otherwise.
+
+    As in Slurm, `&` and `|` go from left to right where no parentheses say otherwise. `[a|b]` is one feature for all
+    nodes of a job: the same as `a|b`, unless the job may be on several nodes (`apart`).
+    """
+    words = text.strip()
+    if not words:
+        return ()
+    if "*" in words:
+        raise ValueError(
+            f"counts nodes by feature, which cannot be kept: {quote(text)}; submit a job for each feature"
+        )
+    if apart and "|" in words and "[" in words:
+        raise ValueError(
+            f"wants one feature for all nodes, which a job on several cannot have: {quote(text)}; name one of them"
+        )
+    tokens = _FEATURE_TOKEN.findall(words)
+    if "".join(tokens) != words.replace(" ", ""):
+        raise ValueError(f"is written as nvme, 'nvme&ib', 'rack1|rack2' or '(a&b)|c', not {quote(text)}")
+    found = _read_features(tokens, text, "")
+    if tokens:
+        raise ValueError(f"has parentheses that do not match: {quote(text)}")
+    return tuple([tuple(group) for group in found])
+
+
+def features_text(features: Features) -> str:
+    """The features as they are read: `nvme&(rack1|rack2)`."""
+    several = len(features) > 1
+    return "&".join(
+        [f"({'|'.join(group)})" if several and len(group) > 1 else "|".join(group) for group in features]
+    )
+
+
+def _read_features(tokens: list[str], text: str, end: str) -> list[tuple[str, ...]]:
+    """Groups up to the closing sign; the tokens that were read are taken away."""
+    found = _read_feature(tokens, text)
+    while tokens and tokens[0] != end and tokens[0] in "&,|":
+        sign, other = tokens.pop(0), _read_feature(tokens, text)
+        if sign == "|":
+            found = [tuple(dict.fromkeys((*one, *two))) for one in found for two in other]
+        else:
+            found = [*found, *other]
+        found = list(dict.fromkeys(found))
+        if len(found) > ALTERNATIVES_MAX:
+            raise ValueError(f"comes to more than {ALTERNATIVES_MAX} groups of features: {quote(text)}")
+    return found
+
+
+def _read_feature(tokens: list[str], text: str) -> list[tuple[str, ...]]:
+    word = tokens.pop(0) if tokens else ""
+    end = {"(": ")", "[": "]"}.get(word, "")
+    if end:
+        found = _read_features(tokens, text, end)
+        if not tokens or tokens.pop(0) != end:
+            raise ValueError(f"has parentheses that do not match: {quote(text)}")
+        return found
+    if not _FEATURE.fullmatch(word):
+        raise ValueError(f"lacks a feature: {quote(text)}")
+    return [(word,)]
 
 
 def parse_preferences(texts: Iterable[str]) -> tuple[tuple[int, Term], ...]:

@@ -66,7 +66,8 @@ REQUESTS: list[dict[str, Any]] = [
 IN_AN_IMAGE: dict[str, Any] = {
     "name": "boxed", "tenant": "research", "command": ["python", "train.py"], "image": "docker.io/x/y:1",
     "entrypoint": ["/bin/sh"], "workdir": "/work", "volumes": ["/data:/mnt:ro", "scratch:/scratch"],
-    "secrets": {"hf": "/home/ulla/.hf"}, "pull": "always", "gpus": 1, "constraint": "rack1|rack2",
+    "secrets": {"hf": "/home/ulla/.hf"}, "pull": "always", "gpus": 1, "constraint": "nvme&(rack1|rack2)",
+    "select": ["zone in (a, b), !old | disks>4"], "prefer": ["80: zone=a"], "tolerate": ["gone for 5m", "*"],
     "containers": [{"image": "docker.io/x/z", "name": "first", "init": True, "command": ["true"]}],
     "clusters": ["here"], "pools": ["p1"], "not_nodes": ["n7"],
 }  # fmt: skip

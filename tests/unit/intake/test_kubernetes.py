@@ -47,6 +47,12 @@ def pod(*spec: str, container: tuple[str, ...] = ()) -> str:
     return "\n".join(lines) + "\n"
 
 
+def required(term: str) -> str:
+    """A Pod that only goes to nodes of one term."""
+    key = "requiredDuringSchedulingIgnoredDuringExecution"
+    return pod(f"affinity: {{nodeAffinity: {{{key}: {{nodeSelectorTerms: [{{{term}}}]}}}}}}")
+
+
 def job(*spec: str) -> str:
     """A Job with these lines in its spec."""
     lines = [
@@ -252,6 +258,34 @@ def test_a_container_is_mapped(kubernetes: Any, lines: list[str], fields: dict[s
         ("nodeSelector: {kubernetes.io/hostname: n1}", {"on_nodes": ["n1"]}),
         ("nodeSelector: {gpuyard/pool: big}", {"pools": ["big"]}),
         ("nodeSelector: {kubernetes.io/os: linux}", {}),
+        ("nodeSelector: {disk: ssd, zone: a}", {"select": ["disk=ssd", "zone=a"]}),
+        ("tolerations: [{operator: Exists}]", {"tolerate": ["*"]}),
+        (
+            "tolerations: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}, {key: a, value: b}]",
+            {"tolerate": ["nvidia.com/gpu:NoSchedule", "a=b"]},
+        ),
+        (
+            "tolerations: [{key: gone, operator: Exists, effect: NoExecute, tolerationSeconds: 300}]",
+            {"tolerate": ["gone:NoExecute for 5m"]},
+        ),
+        (
+            "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: ["
+            "{matchExpressions: [{key: zone, operator: In, values: [a, b]}, {key: old, operator: DoesNotExist}]}, "
+            "{matchExpressions: [{key: disks, operator: Gt, values: ['4']}], "
+            "matchFields: [{key: metadata.name, operator: NotIn, values: [n1]}]}]}}}",
+            {"select": ["zone in (a, b), !old | disks>4, kubernetes.io/hostname!=n1"]},
+        ),
+        (
+            "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: ["
+            "{matchExpressions: [{key: nvidia.com/gpu.product, operator: In, values: [NVIDIA-H100-80GB-HBM3]}, "
+            "{key: kubernetes.io/os, operator: In, values: [linux]}]}]}}}",
+            {"select": ["nvidia.com/gpu.product=H100"]},
+        ),
+        (
+            "affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: ["
+            "{weight: 80, preference: {matchExpressions: [{key: zone, operator: NotIn, values: [a]}]}}]}}",
+            {"prefer": ["80: zone!=a"]},
+        ),
         ("hostNetwork: true", {}),
     ],
 )
@@ -283,7 +317,6 @@ def test_the_spec_of_a_job_is_mapped(kubernetes: Any, lines: list[str], fields: 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (pod("tolerations: [{operator: Exists}]"), "spec.tolerations is not served: nodes have no taints"),
         (pod("serviceAccountName: x"), "no service accounts"),
         (pod("terminationGracePeriodSeconds: 5"), "that of its class"),
         (pod("colour: blue"), "spec.colour is not served and left out"),
@@ -379,10 +412,22 @@ def test_labels_of_the_template_go_before_those_of_its_job(kubernetes: Any) -> N
         (pod(container=("volumeMounts: [{name: x, mountPath: /x}]",)), "names no volume"),
         (pod("initContainers: [{image: i}]"), "leave out --host-process"),
         (pod("nodeName: n1"), "the yard chooses the node"),
-        (pod("nodeSelector: {disk: ssd}"), "nodes have no label disk"),
+        (pod("nodeSelector: {-disk: ssd}"), "names a label by letters"),
         (
             pod("affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {}}}"),
-            "use nodeSelector",
+            "nodeSelectorTerms is missing: no node would do",
+        ),
+        (required("matchExpressions: []"), "no node would do"),
+        (required("matchExpressions: [{key: a, operator: Near}]"), "must be one of In, NotIn"),
+        (required("matchExpressions: [{key: a, operator: In}]"), "needs values"),
+        (required("matchExpressions: [{key: a, operator: Gt, values: [many]}]"), "one whole number"),
+        (pod("tolerations: [{key: a, operator: Exists, value: b}]"), "Exists takes any value"),
+        (pod("tolerations: [{value: b}]"), "only operator Exists takes any key"),
+        (pod("tolerations: [{key: a, effect: Never}]"), "must be one of NoSchedule"),
+        (pod("tolerations: [{key: a, tolerationSeconds: 9}]"), "is for effect NoExecute"),
+        (
+            pod("affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: []}}"),
+            "where other jobs are",
         ),
         (pod("priorityClassName: a/b"), "cannot be a class"),
         (pod("activeDeadlineSeconds: soon"), "must be a whole number"),

@@ -130,6 +130,8 @@ def test_resources(sbatch: Any, options: str, fields: dict[str, Any]) -> None:
         ("-C 'h100|h200' --gres=gpu:1", {"gpu_models": ["H100", "H200"]}),
         ("-C '[rack1|rack2]' --gres=gpu:1", {"constraint": "[rack1|rack2]"}),
         ("-C a100", {"constraint": "a100"}),
+        ("--prefer 'nvme&ib'", {"prefer": ["nvme, ib"]}),
+        ("--prefer 'nvme|ib'", {"prefer": ["nvme", "ib"]}),
         ("--gres=gpu:a100:1 -C a100_80gb", {"gpu_models": ["A100-80GB"]}),
         ("--gres=gpu:h100:1", {"gpu_models": ["H100"]}),
         ("--gres=gpu:rtx9000:1", {"gpu_models": ["rtx9000"]}),
@@ -409,7 +411,7 @@ def test_every_option_is_served_named_or_refused() -> None:
         "ntasks", "ntasks-per-gpu", "ntasks-per-node", "output", "parsable", "partition", "qos", "quiet", "requeue",
         "signal", "test-only", "time", "wait", "wrap", "overcommit", "open-mode", "gpu-bind", "distribution",
         "container", "container-image", "container-mounts", "container-mount-home", "container-workdir",
-        "switches", "wckey",
+        "switches", "wckey", "prefer",
     }  # fmt: skip
     every = {option.key for option in OPTIONS}
 

@@ -5,10 +5,12 @@ import pytest
 from gpuyard.model import Effect, Operator, Taint, Toleration
 from gpuyard.model.placement import (
     FOR_GOOD,
+    features_text,
     is_tolerated,
     join_selections,
     make_expression,
     parse_expression,
+    parse_features,
     parse_preference,
     parse_taint,
     parse_terms,
@@ -82,6 +84,49 @@ def test_values_that_an_operator_cannot_take_are_refused() -> None:
         make_expression("zone", Operator.EXISTS, ("a",))
     with pytest.raises(ValueError, match="needs values"):
         make_expression("zone", Operator.IN)
+
+
+@pytest.mark.parametrize(
+    ("text", "groups"),
+    [
+        ("", ()),
+        ("nvme", (("nvme",),)),
+        ("nvme&ib,hot", (("nvme",), ("ib",), ("hot",))),
+        ("[rack1|rack2]", (("rack1", "rack2"),)),
+        ("a&(b|c)", (("a",), ("b", "c"))),
+        ("(a&b)|c", (("a", "c"), ("b", "c"))),
+        ("a&b|c", (("a", "c"), ("b", "c"))),
+        ("a|b&c", (("a", "b"), ("c",))),
+        ("((a|a))", (("a",),)),
+    ],
+)
+def test_features_are_read_as_slurm_reads_them(text: str, groups: tuple[tuple[str, ...], ...]) -> None:
+    assert groups == parse_features(text)
+    assert groups == parse_features(features_text(groups))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a&", "lacks a feature"),
+        ("(a|b", "do not match"),
+        ("a)", "do not match"),
+        ("(a]", "do not match"),
+        ("a=b", "is written as"),
+        ("[a*2&b*1]", "counts nodes by feature"),
+        ("!a", "is written as"),
+        ("|".join([f"(a{n}&b{n})" for n in range(9)]), "more than 64 groups"),
+    ],
+)
+def test_features_that_cannot_be_kept_are_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_features(text)
+
+
+def test_one_feature_for_all_nodes_is_for_a_job_on_one() -> None:
+    assert parse_features("a|b", apart=True)
+    with pytest.raises(ValueError, match="one feature for all nodes"):
+        parse_features("[a|b]", apart=True)
 
 
 def test_preferences_have_a_weight() -> None:

@@ -174,22 +174,6 @@ def parse_indices(text: str) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def parse_features(text: str) -> tuple[tuple[str, ...], ...]:
-    """Features that nodes must have: of each group, one will do. `a&b` is two groups, `a|b` is one."""
-    words = text.strip()
-    if not words:
-        return ()
-    if words.startswith("[") and words.endswith("]"):
-        words = words[1:-1]
-    groups = re.split("[&,]", words)
-    if len(groups) > 1 and "|" in words:
-        raise ValueError(f"joins features by & or by |, not by both: {quote(text)}")
-    found = tuple([tuple([word.strip() for word in group.split("|")]) for group in groups])
-    if not all(_SEGMENT.fullmatch(word) for group in found for word in group):
-        raise ValueError(f"is written as nvme, 'nvme&ib' or 'rack1|rack2', not {quote(text)}")
-    return found
-
-
 Name = Annotated[str, Field(max_length=NAME_MAX), AfterValidator(_name)]
 Tenant = Annotated[str, Field(max_length=512), AfterValidator(parse_tenant_path)]
 Klass = Annotated[str, Field(max_length=63), AfterValidator(parse_tenant_path)]

@@ -33,7 +33,6 @@ from gpuyard.api.messages.fields import (
     Volumes,
     Word,
     find_script,
-    parse_features,
     parse_indices,
     parse_tenant_path,
 )
@@ -46,7 +45,13 @@ from gpuyard.engines.contract import Container
 from gpuyard.errors import quote, suggest_end
 from gpuyard.job_sizes import SIZES_TEXT
 from gpuyard.model import Isolation, Level, Verb
-from gpuyard.model.placement import join_selections, parse_preferences, parse_tolerations
+from gpuyard.model.placement import (
+    Features,
+    join_selections,
+    parse_features,
+    parse_preferences,
+    parse_tolerations,
+)
 from gpuyard.model.units import MILLI, NO_LIMIT_MS, SECOND_MS
 from gpuyard.wire import job_fields as table
 from gpuyard.wire.job_fields import JOB_FIELDS, PROJECT, TEXT_MAX, TIME_MS_MAX
@@ -213,7 +218,7 @@ class JobRequest(BaseModel):
             "cpu_milli": None if cpus is None else round(cpus * MILLI),
             "limit_ms": (limit_s or 0) * SECOND_MS,
             "array": None if array is None else _array(array),
-            "features": _features(constraint),
+            "features": self._features(constraint),
             "selects": _parsed("select", join_selections, found.pop("select")),
             "prefers": _parsed("prefer", parse_preferences, found.pop("prefer")),
             "tolerates": _parsed("tolerate", parse_tolerations, found.pop("tolerate")),
@@ -224,6 +229,12 @@ class JobRequest(BaseModel):
             "containers": self._containers() if image else (),
         }
         return make_job(**found)
+
+    def _features(self, text: str) -> Features:
+        try:
+            return parse_features(text, apart=self.tasks > 1 and self.nodes_max != 1)
+        except ValueError as error:
+            raise Problem(422, f"'constraint' {error}", kind="unacceptable") from None
 
     def _containers(self) -> tuple[Container, ...]:
         """Its own container, then the others."""
@@ -268,13 +279,6 @@ def _array(text: str) -> tuple[int, ...]:
         return parse_indices(text)
     except ValueError as error:
         raise Problem(422, f"'array' {error}", kind="unacceptable") from None
-
-
-def _features(text: str) -> tuple[tuple[str, ...], ...]:
-    try:
-        return parse_features(text)
-    except ValueError as error:
-        raise Problem(422, f"'constraint' {error}", kind="unacceptable") from None
 
 
 def _new(name: str, **more: Any) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuyard.model import Ask, JobSpec, Mig, Milli, Whole
-from gpuyard.model.placement import preference_text, terms_text
+from gpuyard.model.placement import features_text, preference_text, terms_text
 from gpuyard.model.units import MILLI, SECOND_MS
 from gpuyard.wire.job_fields import GPU_PARTS, JOB_FIELDS, PROJECT
 
@@ -102,7 +102,7 @@ def _resources(ask: Ask) -> dict[str, Any]:
         "prefer": [preference_text(weight, term) for weight, term in ask.prefers],
         "tolerate": [str(each) for each in ask.tolerates],
         "topology": _topology(ask),
-        "constraint": "&".join(["|".join(group) for group in ask.features]),
+        "constraint": features_text(ask.features),
     }
 
 

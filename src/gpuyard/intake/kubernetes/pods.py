@@ -4,32 +4,12 @@ from typing import Any
 
 from gpuyard.errors import quote
 from gpuyard.intake.kubernetes.containers import check_mounts, container_fields, process_fields, volumes_of
+from gpuyard.intake.kubernetes.placement import placement_fields
 from gpuyard.intake.kubernetes.resources import resource_fields
 from gpuyard.intake.kubernetes.sources import Sources
 from gpuyard.intake.kubernetes.tree import Part, whole
 from gpuyard.intake.names import is_segment
-from gpuyard.model.gpu_names import find_models
 from gpuyard.wire.job_fields import LIMIT_S_MAX
-
-POOL_LABELS = (
-    "gpuyard/pool",
-    "yard/pool",
-    "cloud.google.com/gke-nodepool",
-    "eks.amazonaws.com/nodegroup",
-    "agentpool",
-)
-MODEL_LABELS = (
-    "nvidia.com/gpu.product",
-    "cloud.google.com/gke-accelerator",
-    "gpuyard/gpu-model",
-    "gpu.nvidia.com/class",
-)
-_SO_ANYWAY = {
-    "kubernetes.io/os": "linux",
-    "beta.kubernetes.io/os": "linux",
-    "nvidia.com/gpu.present": "true",
-    "accelerator": "nvidia",
-}
 
 _LEFT_OUT = {
     "automountServiceAccountToken": "there are no service accounts",
@@ -47,7 +27,6 @@ _LEFT_OUT = {
     "shareProcessNamespace": "the process sees the node's own processes",
     "subdomain": "the process sees the node's own name",
     "terminationGracePeriodSeconds": "the time between TERM and KILL is that of its class",
-    "tolerations": "nodes have no taints; whatever tolerates them may run anyway",
     "topologySpreadConstraints": "tasks are packed onto as few nodes as will hold them",
 }
 _REFUSED = {
@@ -71,9 +50,7 @@ def pod_fields(spec: Part, sources: Sources, *, host_process: bool) -> dict[str,
             spec.problem("priorityClassName", f"cannot be a class: {quote(klass)}")
     if spec.has("activeDeadlineSeconds"):
         found["time_limit_s"] = spec.get("activeDeadlineSeconds", whole(1, LIMIT_S_MAX), 1)
-    with spec.part("nodeSelector") as selector:
-        found |= _selected(selector)
-    _affinity(spec)
+    found |= placement_fields(spec)
     spec.left_out(_LEFT_OUT)
     spec.refused(_REFUSED)
     spec.accept("hostNetwork", "hostPID", "hostIPC", "os", "restartPolicy", "schedulerName")
@@ -146,33 +123,3 @@ def _further(found: dict[str, Any], container: Part, *, init: bool) -> dict[str,
         | ({"init": True} if init else {})
         | {key: value for key, value in found.items() if key != "pull"}
     )
-
-
-def _selected(selector: Part) -> dict[str, Any]:
-    """Labels with a meaning in the yard; any other label is a condition that the yard cannot keep."""
-    found: dict[str, Any] = {}
-    for key in selector.names():
-        value = selector.text(key)
-        if key in MODEL_LABELS:
-            found["gpu_models"] = list(find_models(value))
-        elif key in POOL_LABELS:
-            found["pools"] = [value]
-        elif key == "kubernetes.io/hostname":
-            found["on_nodes"] = [value]
-        elif _SO_ANYWAY.get(key) != value:
-            selector.problem(
-                key,
-                f"cannot be kept: nodes have no label {key}; take it out, or name a pool as {POOL_LABELS[0]}",
-            )
-    return found
-
-
-def _affinity(spec: Part) -> None:
-    with spec.part("affinity") as affinity:
-        for kind in affinity.names():
-            with affinity.part(kind) as part:
-                for key in part.names():
-                    if key.startswith("preferred"):
-                        part.left_out({key: "there are no soft constraints; any node that fits may be taken"})
-                    else:
-                        part.refused({key: "use nodeSelector with a label that a yard knows"})

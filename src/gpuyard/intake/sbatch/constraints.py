@@ -1,7 +1,7 @@
 """`--constraint`: features of nodes. A feature that names a GPU model counts as that model; the rest stay as they are.
 
-Sites write `a100`, `a100|h100`, `[rack1|rack2]`, `intel&ib`, `gpu*2`. Only plain words joined by `|` or by `&` are
-understood; anything else is checked for balanced brackets and passed on.
+Sites write `a100`, `a100|h100`, `[rack1|rack2]`, `intel&ib`, `gpu*2`. Models are found in plain words joined by `|`
+or by `&`; anything else is checked for balanced brackets and passed on, to be read by `model.placement`.
 """
 
 import re
@@ -10,6 +10,7 @@ from typing import NamedTuple
 from gpuyard.errors import quote
 from gpuyard.model import CATALOGUE
 from gpuyard.model.gpu_names import find_models
+from gpuyard.model.placement import parse_features
 from gpuyard.wire.job_fields import TEXT_MAX
 
 _ALLOWED = re.compile(r"[A-Za-z0-9_.=,:!&|*()\[\] -]+")
@@ -40,6 +41,16 @@ def parse_constraint(text: str, *, with_gpus: bool) -> Constraint:
     named = [(word.strip(), _models(word)) for word in re.split("[&,]", bare)]
     models = [model for _, each in named for model in each]
     return Constraint(tuple(dict.fromkeys(models)), "&".join([word for word, each in named if not each]))
+
+
+def parse_preferred(text: str) -> list[str]:
+    """`--prefer`: nodes that are better, as preferences; else `ValueError` with the rest of a sentence."""
+    groups = parse_features(text)
+    if all([len(group) == 1 for group in groups]):
+        return [", ".join([group[0] for group in groups])] if groups else []
+    if len(groups) > 1:
+        raise ValueError(f"joins features by & or by |, not by both: {quote(text)}")
+    return list(groups[0])
 
 
 def _models(word: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from gpuyard.engines import patterns
 from gpuyard.errors import BadInput, quote
 from gpuyard.intake.names import is_segment, is_tenant, mend_job_name
 from gpuyard.intake.sbatch.conclusions import conclude
-from gpuyard.intake.sbatch.constraints import Constraint, parse_constraint
+from gpuyard.intake.sbatch.constraints import Constraint, parse_constraint, parse_preferred
 from gpuyard.intake.sbatch.getopt import Unreadable, parse_options
 from gpuyard.intake.sbatch.images import image_fields
 from gpuyard.intake.sbatch.layers import Setting, settle
@@ -320,6 +320,9 @@ def _models(reading: Reading, values: Values, *, with_gpus: bool) -> dict[str, A
         found["gpu_models"] = models
     if wanted.text:
         found["constraint"] = wanted.text
+    nothing: list[str] = []
+    if preferred := values.get("prefer", parse_preferred, nothing):
+        found["prefer"] = preferred
     return found
 
 

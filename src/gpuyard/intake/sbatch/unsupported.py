@@ -39,7 +39,6 @@ WARNINGS: dict[str, str] = {
     "ntasks-per-socket": "the job's own launcher places its processes",
     "oversubscribe": "no job gets what another one holds",
     "power": "power is not managed by job",
-    "prefer": "there are no soft constraints; any node that fits may be taken",
     "priority": "order comes from fair share and class; choose a class with --qos",
     "profile": "there are no profiles by plugin",
     "propagate": "limits of the submitter's shell are not carried over; set them in the script",
