@@ -2,12 +2,27 @@
 
 from dataclasses import replace
 
+from gpuyard.core import explain_why
 from gpuyard.core.explain.admission import impossible_reason
-from gpuyard.model import JobSpec, Node, NodeMarks, Settings, Taint
+from gpuyard.core.fleet.ways import Shapes
+from gpuyard.core.state.dump import dump, load
+from gpuyard.model import (
+    AskFor,
+    AttemptState,
+    JobSpec,
+    JobState,
+    Node,
+    NodeMarked,
+    NodeMarks,
+    Outcome,
+    Settings,
+    StopCause,
+    Taint,
+)
 from gpuyard.model.placement import join_selections, parse_preferences, parse_taint, parse_tolerations
 from gpuyard.model.serialise import from_plain, to_plain
 from gpuyard.testing import Yard
-from gpuyard.testing.values import ask, node
+from gpuyard.testing.values import BATCH, URGENT, ask, node
 
 
 def _taints(*texts: str) -> tuple[Taint, ...]:
@@ -177,3 +192,81 @@ def test_asks_and_settings_with_labels_survive_the_log() -> None:
     old = to_plain(replace(marked, labels=(), taints=()))
     del old["labels"], old["taints"]
     assert node("n0") == from_plain(Node, old)
+
+
+# -- taints that stop attempts -----------------------------------------------------------------------------------------
+
+
+def _marked(yard: Yard, number: int, *texts: str, gone: bool = False) -> None:
+    taints = _taints(*texts)
+    yard.apply(
+        NodeMarked(yard.now_ms, number, taints=() if gone else taints, untainted=taints if gone else ())
+    )
+    yard.step()
+
+
+def test_no_execute_stops_a_gang_as_a_whole_and_lets_it_wait_again() -> None:
+    yard = _yard(*[node(f"n{number}") for number in range(3)])
+    gang, tolerant = yard.submit(ask(8, tasks=2)), yard.submit(ask(8, tolerates=parse_tolerations(["gone"])))
+    yard.step()
+    assert ["n0", "n1"] == _nodes_of(yard, gang)
+    _marked(yard, 1, "gone:NoExecute")
+    _marked(yard, 2, "gone:NoExecute")
+    record = yard.state.jobs[gang]
+    assert (AttemptState.STOPPING, StopCause.TAINT) == (record.phase, record.cause)
+    assert AttemptState.STOPPING is not yard.state.jobs[tolerant].phase
+    yard.end(gang, Outcome.PREEMPTED)
+    yard.step()
+    # It waits for a second node, and was not preempted: no protection grows by it.
+    assert (JobState.PENDING, 0, ()) == (record.state, record.preemptions, record.grants)
+    _marked(yard, 1, "gone:NoExecute", gone=True)
+    assert ["n0", "n1"] == _nodes_of(yard, gang)
+    assert 2 == record.attempt
+
+
+def test_a_toleration_with_a_time_lets_an_attempt_stay_for_so_long() -> None:
+    yard = _yard(node("n0"), node("n1"))
+    job = yard.submit(ask(8, tolerates=parse_tolerations(["gone for 5m"])))
+    yard.step()
+    yard.wait(60_000)
+    _marked(yard, 0, "gone:NoExecute")
+    set_ms = yard.now_ms
+    assert set_ms + 300_000 == yard.state.wake_ms()
+    # A restart counts from where it was.
+    assert set_ms + 300_000 == load(dump(yard.state)).wake_ms()
+    yard.wait(299_000)
+    assert AttemptState.STOPPING is not yard.state.jobs[job].phase
+    yard.wait(2_000)
+    yard.step()
+    assert StopCause.TAINT is yard.state.jobs[job].cause
+    yard.end(job, Outcome.PREEMPTED)
+    yard.step()
+    # No attempt starts where it could not stay.
+    assert ["n1"] == _nodes_of(yard, job)
+
+
+def test_an_earmark_on_a_node_that_is_tainted_meanwhile_is_dropped() -> None:
+    yard = Yard("class", [node("n0")], settings=Settings(classes=(BATCH, URGENT)))
+    yard.submit(ask(8), klass="batch")
+    yard.step()
+    yard.wait(60_000)
+    urgent = yard.submit(ask(8), klass="urgent")
+    yard.step()
+    assert yard.state.jobs[urgent].earmark is not None
+    _marked(yard, 0, "closed:NoSchedule")
+    assert yard.state.jobs[urgent].earmark is None
+    reason = impossible_reason(yard.state, yard.state.jobs[urgent].job.spec)
+    assert reason is not None
+    assert "1 node that could hold it has a taint that it does not tolerate: closed:NoSchedule" in reason.text
+
+
+def test_why_finds_what_lets_a_job_start_that_labels_or_taints_keep_out() -> None:
+    yard = _yard(node("n0", labels=(("zone", "a"),)), node("n1", taints=_taints("closed:NoSchedule")))
+    for wanted in (ask(8, selects=join_selections(["zone=b"])), ask(8, on_nodes=("n1",))):
+        job = yard.submit(wanted)
+        yard.step()
+        found = explain_why(yard.state, yard.policy, job, yard.now_ms)
+        assert found is not None
+        lifts = [reason.lift for reason in found.reasons]
+        assert [AskFor] == [type(lift) for lift in lifts]
+        assert Shapes().of(lifts[0].ask, yard.state.nodes, yard.state.weights).ways  # type: ignore[union-attr]
