@@ -1,8 +1,8 @@
 """How long a pass takes when every waiting job chooses its nodes by labels.
 
 `python benchmarks/bench_labels.py` fills 5,000 nodes with 50 labels each, keeps 10,000 jobs waiting and times decisions
-in CPU time: once with jobs that select (`In`, `NotIn`, `Exists`, two at once) and, every fourth, prefer, and once with the
-same jobs that do neither. Each way is run in a process of its own.
+in CPU time: once with jobs that select (`In`, `NotIn`, `Exists`, two at once) and, every fourth, prefer, and once with
+the same jobs that do neither. Each way is run in a process of its own.
 """
 
 import argparse
