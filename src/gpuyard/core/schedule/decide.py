@@ -68,7 +68,7 @@ def decide(state: State, policy: Policy, now_ms: int) -> Plan:
     if queue.order is not policy.order:
         state.reindex(policy.order)
         queue = state.queue
-    if state.nodes.marks.since_ms and find_evicted(state, now_ms):
+    if state.evicts and find_evicted(state, now_ms):
         # Rare, and no short cut knows of it.
         return rehearse(state, policy, now_ms, lambda: None)
     waiting = queue.count
@@ -131,7 +131,10 @@ def _alone(state: State, policy: Policy, record: JobRecord, now_ms: int) -> Plan
     guarded = tenants.at_once and policy.spec.quotas and tenants.guarded[party]
     nodes, no_room, shape = state.nodes, state.no_room, record.shape
     generation = nodes.room_generation
-    for way in find_ways(nodes, shape, policy.rank):
+    rank = policy.rank
+    # Written out where it is asked most: without a preference, a call would cost more than the question.
+    ways = shape.ways if rank is None else rank(nodes, shape)
+    for way in find_ways(nodes, shape, rank) if shape.tiers else ways:
         if guarded:
             micro = state.micro_by(shape, way, now_ms) if tenants.priced else 0
             if tenants.refusal(party, way.model, shape.gpu_milli, record.limit_ms, shape.measure, micro):

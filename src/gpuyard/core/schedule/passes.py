@@ -168,9 +168,9 @@ class Pass:
         self.kept_quota: dict[int, QuotaReservation] = {}
         self.kept: list[tuple[JobRecord, tuple[Grant, ...]]] = []
         """Jobs for which room is kept, by earlier plans and by this one."""
-        self.evicted = find_evicted(state, now_ms) if state.nodes.marks.since_ms else ()
+        self.evicted = find_evicted(state, now_ms) if state.evicts else ()
         """Attempts that taints of their nodes stop."""
-        self.stopping: set[int] = {stop.job_id for stop in self.evicted}
+        self.stopping: set[int] = {stop.job_id for stop in self.evicted} if self.evicted else set()
         """These, and the victims chosen in this pass."""
         self.retry_ms = NEVER_MS
         """When the plan could change by time alone: a victim loses protection, or a job would outlast kept quota."""
@@ -278,7 +278,9 @@ class Pass:
         refused: ReasonCode | None = None
         found, self.found = self.found, None
         guarded = self.rules and (state.tenants.guarded[record.party] or state.tenants.holding)
-        for way in find_ways(nodes, shape, policy.rank):
+        rank = policy.rank
+        ways = shape.ways if rank is None else rank(nodes, shape)
+        for way in find_ways(nodes, shape, rank) if shape.tiers else ways:
             if guarded:
                 code = self._quota_refusal(record, way)
                 if code is _HELD_BACK and not self._has_room(shape, way):

@@ -57,6 +57,8 @@ Intake = tuple[JobSpec, Shape, JobClass, int, int, bool, Count]
 class State:
     """Fleet, tenants and live jobs."""
 
+    evicts = False
+    """Whether a node has a taint that stops attempts. Derived: never dumped."""
     configured = 0
     """Grows whenever settings are put in force. Derived: never dumped."""
 
@@ -391,6 +393,7 @@ class State:
     def recompile(self) -> None:
         """Recompute what depends on nodes, on the abilities of their engines or on weights, after a change of one."""
         self.nodes.marks.renew(self.settings, self.now_ms)
+        self.evicts = bool(self.nodes.marks.since_ms)
         self.shapes.refresh(self.nodes, self.weights)
         self.demand = self._demand
         self.caches.clear()
@@ -621,7 +624,7 @@ class State:
         """When time alone may change a decision: a begin time, an earmark's expiry, shares or budgets."""
         times = [r.earmark.expires_ms for r in self.earmarks.values() if r.earmark]
         times += self._next_begin()
-        if self.nodes.marks.since_ms:
+        if self.evicts:
             times += [due_ms for due_ms, _record in self.find_leaving() if due_ms > self.now_ms]
         tenants, queue = self.tenants, self.queue
         fair = queue.order.fair and (self.running or tenants.usage[0])
