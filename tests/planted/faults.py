@@ -477,6 +477,13 @@ FAULTS = [
         "tests/unit/intake/test_quotas.py",
     ),
     Planted(
+        "all names of a user's jobs are told apart, however many there are",
+        "core/explain/causes.py",
+        "            if len(names) < NAMES_MAX:\n",
+        "            if len(names) >= 0:\n",
+        "tests/unit/control/test_waiting.py",
+    ),
+    Planted(
         "a layout is pinned over slices that are in use",
         "core/explain/layout_plan.py",
         "    used = nodes.slices_used.get(number, {}).get(gpu, ())\n",

@@ -484,6 +484,9 @@ class WaitLine(NamedTuple):
     """GPUs asked for times how long they were waited for, of all these jobs together."""
     job_ms: int
     """How long all these jobs together waited."""
+    user: str = ""
+    name: str = ""
+    """The name of the jobs; empty: names beyond the first ones of a user."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 DEFAULT_BY = "reason"
 EACH = "each"
 """In the place of ranges of sizes: every size has a line of its own."""
-ANY_POOL = "(any)"
+ANY_POOL, OTHER = "(any)", "(other)"
+"""For a pool, jobs that could go to several; for a user or a name, those that were not told apart."""
 
 
 class _WaitsAbout(TypedDict, total=False):
     tenant: str
+    user: str
+    name: str
     pool: str
     size: str
     reason: str
@@ -86,6 +89,8 @@ def build(readings: "Readings", values: Mapping[str, Any], sight: "Sight") -> Ta
 
     dimensions = {
         "tenant": lambda line: line.tenant,
+        "user": lambda line: line.user,
+        "name": lambda line: line.name,
         "pool": lambda line: line.pool,
         "size": _sizes(values["sizes"] or SIZES_TEXT),
         "reason": lambda line: line.cause,
@@ -157,7 +162,8 @@ def _least(size: str) -> float:
 
 
 def _named(name: str) -> Column:
-    return Column(name.upper(), lambda row: row[name] or ANY_POOL, right=name == "size")
+    empty = ANY_POOL if name == "pool" else OTHER
+    return Column(name.upper(), lambda row: row[name] or empty, right=name == "size")
 
 
 def _columns(rows: Sequence[Row]) -> list[Column]:
@@ -194,7 +200,7 @@ REPORT: "Report[WaitsReply]" = Report(
     rows="lines",
     help="Show what jobs waited for, in GPU-hours.",
     more_help=(
-        "It sums up by reason, tenant, pool, size, hour, day or month, or several of them: --by "
+        "It sums up by reason, tenant, user, name, pool, size, hour, day or month, or several of them: --by "
         "tenant,reason. A job that asks for 8 GPUs and waits 2 hours has waited for 16 GPU-hours. The size of a job is "
         "all of its GPUs, in ranges; --sizes sets them, and --sizes each gives each size a line. You see only your "
         "own tenants."

@@ -369,3 +369,35 @@ def test_a_crashed_attempt_lost_no_more_than_it_ran() -> None:
     rows = projected(Waits(), events)
     lost = [sums[1] for key, pools in rows.items() if key.startswith("l/") for sums in pools.values()]
     assert 2 * 2 * HOUR_MS == sum(lost)
+
+
+def test_users_and_names_of_jobs_are_told_apart_up_to_twenty_names() -> None:
+    world = Planted()
+    for user, name in [
+        ("ana", "train"),
+        ("ana", "train"),
+        ("ana", "eval"),
+        *[("bob", f"n{i:02}") for i in range(25)],
+    ]:
+        world.yard.ask_for(world.job(2, pool="own", user=user, name=name), Verb.HOLD)
+    world.go(BEGIN_MS + HOUR_MS)
+    rows = report(world, "user,name").rows
+    hours = {(row["user"], row["name"]): round(row["job_hours"], 1) for row in rows}
+
+    assert (2.0, 1.0) == (hours["ana", "train"], hours["ana", "eval"])
+    assert 20 == sum(user == "bob" and name != "" for user, name in hours)
+    assert 5.0 == hours["bob", ""]
+    # Of the minute before the first look half counts.
+    assert {"ana": 3.0, "bob": 24.8} == {
+        r["user"]: round(r["job_hours"], 1) for r in report(world, "user").rows
+    }
+
+
+def test_what_was_told_before_users_were_is_kept_as_it_was() -> None:
+    old = WaitsSeen(HOUR_MS, 0, HOUR_MS, (WaitLine("t", "p", 1000, "hold", 10, 10),))
+    new = WaitsSeen(HOUR_MS, 0, HOUR_MS, (WaitLine("t", "p", 1000, "hold", 5, 5, "ana", "x"),))
+
+    assert [["t", "p", 1000, "hold", 10, 10]] == projected(Waits(), [old])["h/0000000"]
+    assert [["t", "p", 1000, "hold", 20, 20], ["t", "p", 1000, "hold", 5, 5, "ana", "x"]] == projected(
+        Waits(), [old, new, old]
+    )["h/0000000"]

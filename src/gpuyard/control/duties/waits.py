@@ -140,7 +140,10 @@ class WaitMeter:
             return
         by_stretch: dict[tuple[int, int], list[WaitLine]] = {}
         for (begin_ms, stretch_ms, key), twice in sorted(self._sums.items()):
-            line = WaitLine(*key, twice * key.gpu_milli // (2 * MILLI), twice // 2)
+            gpu_ms, job_ms = twice * key.gpu_milli // (2 * MILLI), twice // 2
+            line = WaitLine(
+                key.tenant, key.pool, key.gpu_milli, key.cause, gpu_ms, job_ms, key.user, key.name
+            )
             if line.job_ms and begin_ms < until_ms:
                 by_stretch.setdefault((begin_ms, stretch_ms), []).append(line)
         spans = [

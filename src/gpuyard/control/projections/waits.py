@@ -133,11 +133,16 @@ def _add_lines(rows: Rows, event: WaitsSeen) -> None:
 def _add(rows: Rows, key: str, lines: list[WaitLine]) -> None:
     if not lines:
         return
-    sums = {tuple(line[:4]): line[4:] for line in rows.get(key, [])}
-    for tenant, pool, gpu_milli, cause, gpu_ms, job_ms in lines:
-        before = sums.get((tenant, pool, gpu_milli, cause), (0, 0))
-        sums[tenant, pool, gpu_milli, cause] = [before[0] + gpu_ms, before[1] + job_ms]
-    rows[key] = [[*about, *waited] for about, waited in sorted(sums.items())]
+    sums = {(*line[:4], *(line[6:] or ("", ""))): line[4:6] for line in rows.get(key, [])}
+    for tenant, pool, gpu_milli, cause, gpu_ms, job_ms, user, name in lines:
+        about = (tenant, pool, gpu_milli, cause, user, name)
+        before = sums.get(about, (0, 0))
+        sums[about] = [before[0] + gpu_ms, before[1] + job_ms]
+    # Lines of events that told of no users are as they were.
+    rows[key] = [
+        [*about[:4], *waited, *(about[4:] if any(about[4:]) else ())]
+        for about, waited in sorted(sums.items())
+    ]
 
 
 def _started(rows: Rows, event: AttemptStarted) -> None:

@@ -24,6 +24,8 @@ class Waited(NamedTuple):
     cause: str
     gpu_ms: int
     job_ms: int
+    user: str = ""
+    name: str = ""
 
 
 def read_waited(store: Store, from_hour: int, until_hour: int) -> list[Waited]:

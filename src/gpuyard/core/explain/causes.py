@@ -41,6 +41,8 @@ CAUSES: Mapping[int, WaitCause] = {
 
 Crashed = Callable[[JobRecord], bool]
 """Whether the last attempt of a job that waits again crashed."""
+NAMES_MAX = 20
+"""How many names of one user's jobs are told apart at one moment: those of the first in line."""
 Elsewhere = Callable[[JobRecord], WaitCause]
 """The cause of a job about which another scheduler decides."""
 
@@ -52,6 +54,8 @@ class Waiting(NamedTuple):
     pool: str
     gpu_milli: int
     cause: str
+    user: str = ""
+    name: str = ""
 
 
 class Room:
@@ -127,16 +131,23 @@ class Look:
     def key(self, record: JobRecord, cause: WaitCause) -> Waiting:
         """Where a job is added up."""
         pool = self._rooms[record.shape.index].pool
-        return Waiting(record.job.spec.tenant, pool, record.shape.gpu_milli, cause.value)
+        spec = record.job.spec
+        return Waiting(spec.tenant, pool, record.shape.gpu_milli, cause.value, spec.user)
 
     def counted(self, crashed: Crashed, elsewhere: Elsewhere) -> dict[Waiting, int]:
         """How many jobs wait, by what and for which cause."""
-        found: dict[tuple[int, str, WaitCause], int] = {}
+        found: dict[tuple[int, str, WaitCause, str, str], int] = {}
+        named: dict[str, set[str]] = {}
 
         def add(record: JobRecord, cause: WaitCause) -> None:
             if record.attempt and cause not in _OWN and crashed(record):
                 cause = WaitCause.CRASHES
-            key = (record.shape.index, record.job.spec.tenant, cause)
+            spec = record.job.spec
+            names = named.setdefault(spec.user, set())
+            if len(names) < NAMES_MAX:
+                names.add(spec.name)
+            name = spec.name if spec.name in names else ""
+            key = (record.shape.index, spec.tenant, cause, spec.user, name)
             found[key] = found.get(key, 0) + 1
 
         spent: list[tuple[int, int]] = []
@@ -161,8 +172,8 @@ class Look:
             milli[record.shape.index] = record.shape.gpu_milli
             add(record, elsewhere(record) if record.job.spec.origin else _aside(record))
         sums: dict[Waiting, int] = {}
-        for (index, tenant, cause), count in found.items():
-            key = Waiting(tenant, self._rooms[index].pool, milli[index], cause.value)
+        for (index, tenant, cause, user, name), count in found.items():
+            key = Waiting(tenant, self._rooms[index].pool, milli[index], cause.value, user, name)
             sums[key] = sums.get(key, 0) + count
         return sums
 
