@@ -484,6 +484,13 @@ FAULTS = [
         "tests/unit/control/test_waiting.py",
     ),
     Planted(
+        "a limit of a class counts the jobs of every class",
+        "core/quota/tenants.py",
+        "        classes = [number for number in chain if klass in self.per_class.get(number, {})]\n",
+        "        classes = [number for number in chain if number in self.per_class]\n",
+        "tests/unit/core/test_quota.py",
+    ),
+    Planted(
         "a layout is pinned over slices that are in use",
         "core/explain/layout_plan.py",
         "    used = nodes.slices_used.get(number, {}).get(gpu, ())\n",

@@ -46,6 +46,7 @@ def build(file: YardFile, findings: Findings, read: Read, notes: tuple[str, ...]
     findings.raise_if_any()
     paths = [tenant.path for tenant in tenants.build_tenants(file)]
     _check_whose(file, paths, findings)
+    tenants.check_class_limits(file, set(file.classes or [_DEFAULTS.default_class]), findings)
     tenants.check_budgets(file, paths, set(file.classes or [_DEFAULTS.default_class]), findings)
     access.check_access(file.auth, paths, findings)
     findings.raise_if_any()

@@ -16,6 +16,7 @@ from gpuyard.ledger.units import day_text
 from gpuyard.model import (
     Bounds,
     Budget,
+    ClassLimit,
     GpuReserve,
     JobClass,
     NamedBudget,
@@ -172,6 +173,7 @@ _WITHOUT = {
     "max_cpus": _NO_LIMIT,
     "on_limit": "wait",
     "per_job": "anything",
+    "classes": _NO_LIMIT,
     "max_memory": _NO_LIMIT,
     "budget": _NO_LIMIT,
     "tenants": _EVERYBODY,
@@ -200,6 +202,8 @@ def _tenant(tenant: Tenant) -> dict[str, str]:
         texts[key] = _NO_LIMIT if most is None else _gpus(most)
     texts["max_running_jobs"] = _NO_LIMIT if quota.max_running_jobs is None else str(quota.max_running_jobs)
     texts["max_jobs"] = _NO_LIMIT if quota.max_jobs is None else str(quota.max_jobs)
+    for klass, given in sorted(quota.classes.items()):
+        texts[f"classes {klass}"] = class_limit_text(given)
     texts["on_limit"] = "refuse" if quota.refuses else "wait"
     for kind, bounds in sorted(quota.per_job.items()):
         texts[f"per_job {kind}"] = bounds_text(kind, bounds)
@@ -207,6 +211,12 @@ def _tenant(tenant: Tenant) -> dict[str, str]:
     texts["max_memory"] = _NO_LIMIT if quota.max_memory_mib is None else memory_text(quota.max_memory_mib)
     texts["budget"] = _NO_LIMIT if tenant.budget is None else _budget(tenant.budget)
     return texts
+
+
+def class_limit_text(given: ClassLimit) -> str:
+    """The limits of a class in the notation of the file: `limit 2, max_running_jobs 1`."""
+    limit = [] if given.milli is None else [f"limit {_gpus(given.milli)}"]
+    return ", ".join([*limit, *([] if given.running is None else [f"max_running_jobs {given.running}"])])
 
 
 def bounds_text(kind: str, bounds: Bounds) -> str:

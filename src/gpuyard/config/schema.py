@@ -396,6 +396,13 @@ class PerJobEntry(YamlMapping):
     memory: MemoryBoundsEntry | None = _key("Memory. Default: any amount.")
 
 
+class ClassLimitEntry(YamlMapping):
+    """What the jobs of one class may have, of a tenant and those below it."""
+
+    limit: GpuMilli | None = _key("The most GPUs of those that run. Default: no limit.", example=2)
+    max_running_jobs: Count | None = _key("The most that run at once. Default: no limit.", example=1)
+
+
 class TenantEntry(YamlMapping):
     """A tenant."""
 
@@ -429,6 +436,10 @@ class TenantEntry(YamlMapping):
     )
     max_memory: MemoryMib | None = _key(
         "The most memory of all its running jobs, as much as they name. Default: no limit.", example="200G"
+    )
+    classes: Annotated[dict[str, ClassLimitEntry], _OrNothing()] | None = _key(
+        "What its jobs of a class may have, by class. Default: as much as jobs of any class.",
+        example={"interactive": {"limit": 2, "max_running_jobs": 1}},
     )
     per_job: PerJobEntry | None = _key("What one of its jobs may ask for. Default: anything.")
     on_limit: OnLimitName | None = _key(

@@ -16,7 +16,7 @@ from gpuyard.core.quota.percentages import QUOTAS, Gpus
 from gpuyard.errors import names_text, quote, suggest
 from gpuyard.keys.findings import Findings
 from gpuyard.keys.problems import Path
-from gpuyard.model import Bounds, Budget, BudgetAction, NamedBudget, Quota, Tenant
+from gpuyard.model import Bounds, Budget, BudgetAction, ClassLimit, NamedBudget, Quota, Tenant
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI
 from gpuyard.quantities import decimal_text, memory_text
@@ -252,6 +252,10 @@ def _quota(entry: TenantEntry) -> Quota:
         max_memory_mib=entry.max_memory,
         max_jobs=entry.max_jobs,
         per_job=_per_job(entry),
+        classes={
+            klass: ClassLimit(given.limit, given.max_running_jobs)
+            for klass, given in (entry.classes or {}).items()
+        },
         refuses=entry.on_limit == "refuse",
     )
 
@@ -276,6 +280,21 @@ def _budget(entry: TenantEntry) -> Budget | None:
     return (
         None if entry.budget is None else Budget(gpu_ms=entry.budget.gpu_hours, window_ms=entry.budget.window)
     )
+
+
+def check_class_limits(file: YardFile, classes: Set[str], findings: Findings) -> None:
+    """Refuse limits of classes that there are not, and limits that limit nothing."""
+    for name, entry in (file.tenants or {}).items():
+        for klass, given in (entry.classes or {}).items():
+            path: Path = ("tenants", name, "classes", klass)
+            if klass not in classes:
+                known = suggest(klass, sorted(classes), "classes")
+                findings.at_key(path, f"unknown class {quote(klass)} of tenant {quote(name)}; {known}")
+            elif given.limit is None and given.max_running_jobs is None:
+                text = (
+                    f"class {quote(klass)} of tenant {quote(name)} has neither 'limit' nor 'max_running_jobs'"
+                )
+                findings.at_key(path, f"{text}; give one of them, or remove the key")
 
 
 def check_budgets(file: YardFile, paths: list[str], classes: Set[str], findings: Findings) -> None:

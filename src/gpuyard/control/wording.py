@@ -65,6 +65,7 @@ _WORDS = {
     Cure.MORE_PER_USER: "more for each user (max_gpus_per_user)",
     Cure.MORE_PER_JOB: "more for each job (max_gpus_per_job)",
     Cure.MORE_RUNNING: "more jobs at a time (max_running_jobs)",
+    Cure.MORE_OF_CLASS: "a higher limit for a class (classes of {names})",
     Cure.MORE_CORES: "more cores for {names} (max_cpus)",
     Cure.MORE_MEMORY: "more memory for {names} (max_memory)",
     Cure.MORE_ATTEMPTS: "more for each user (attempts_per_user)",

@@ -90,6 +90,24 @@ class RaiseRunningJobs:
 
 
 @dataclass(frozen=True, slots=True)
+class RaiseClassLimit:
+    """A tenant's limit for the jobs of a class is `to_milli`."""
+
+    tenant: str
+    klass: str
+    to_milli: int
+
+
+@dataclass(frozen=True, slots=True)
+class RaiseClassJobs:
+    """A tenant's `max_running_jobs` of a class is `to`."""
+
+    tenant: str
+    klass: str
+    to: int
+
+
+@dataclass(frozen=True, slots=True)
 class RaiseCores:
     """A tenant's `max_cpus` is `to_milli`."""
 
@@ -193,6 +211,8 @@ QuotaLift = (
     | RaiseAttempts
     | RaisePerJob
     | RaiseRunningJobs
+    | RaiseClassLimit
+    | RaiseClassJobs
     | RaiseCores
     | RaiseMemory
     | RaiseBorrow

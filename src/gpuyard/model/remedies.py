@@ -96,6 +96,8 @@ class Cure(StrEnum):
     """The tenant that has the rule, if it is to be named."""
     MORE_PER_JOB = "more_per_job"
     MORE_RUNNING = "more_running"
+    MORE_OF_CLASS = "more_of_class"
+    """The class, and the tenant that has the rule."""
     MORE_CORES = "more_cores"
     MORE_MEMORY = "more_memory"
     MORE_ATTEMPTS = "more_attempts"

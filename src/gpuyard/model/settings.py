@@ -36,6 +36,16 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
+class ClassLimit:
+    """What the jobs of one class may have, of a tenant and those below it."""
+
+    milli: int | None = None
+    """GPUs of those that run."""
+    running: int | None = None
+    """How many of them run at once."""
+
+
+@dataclass(frozen=True, slots=True)
 class Quota:
     """Milli-GPU by GPU model name, or under `total`. Absent in `limit`, `borrow` and `lend` means unlimited."""
 
@@ -61,6 +71,8 @@ class Quota:
     """By `gpus`, `cpus` and `memory`. The most GPUs are `max_gpus_per_job`, which holds for jobs that wait, too."""
     refuses: bool = False
     """Whether a job that would be over a limit, beside all that wait and run, is refused when it is submitted."""
+    classes: dict[str, ClassLimit] = field(default_factory=dict)
+    """By class."""
     percentages: dict[str, dict[str, Percentage]] = field(default_factory=dict)
     """What of `guarantee`, `limit`, `borrow` and `lend` is a percentage, by the same keys: of the GPUs of that model,
     or of all. A key is in one of the two."""

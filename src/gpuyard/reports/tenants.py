@@ -49,6 +49,7 @@ def _caps(row: Mapping[str, Any]) -> str:
     if row["max_jobs"] is not None:
         found.append(f"{row['running'] + row['waiting']}/{row['max_jobs']} jobs, waiting ones too")
     found += [f"{kind} a job: {text}" for kind, text in row["per_job"].items()]
+    found += [f"{klass}: {text}" for klass, text in row["class_limits"].items()]
     if row["on_limit"] == "refuse":
         found.append("refuses")
     if row["max_cpus"] is not None:

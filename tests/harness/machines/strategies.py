@@ -9,6 +9,7 @@ from gpuyard.model import (
     Ask,
     Budget,
     BudgetAction,
+    ClassLimit,
     Effect,
     Expression,
     GpuRequest,
@@ -151,10 +152,17 @@ def amounts(draw: st.DrawFn, most: int) -> dict[str, int]:
     return {name: draw(st.integers(most // 4, most)) * 1000}
 
 
+class_limits = st.dictionaries(
+    st.sampled_from(("batch", "batch", "high")),
+    st.builds(ClassLimit, milli=st.sampled_from((None, 2000, 6000)), running=st.sampled_from((None, 1, 2))),
+    min_size=1,
+)
+
+
 @st.composite
 def quotas(draw: st.DrawFn) -> Quota:
     """A quota with few of its parts set."""
-    names = ("guarantee", "limit", "borrow", "lend", "job", "user", "running", "cores", "memory")
+    names = ("guarantee", "limit", "borrow", "lend", "job", "user", "running", "cores", "memory", "class")
     parts = draw(st.sets(st.sampled_from(names), max_size=3))
     quota = Quota(
         guarantee=draw(amounts(8)) if parts & {"guarantee", "borrow", "lend"} else {},
@@ -164,6 +172,7 @@ def quotas(draw: st.DrawFn) -> Quota:
         max_gpus_per_job=draw(st.sampled_from((2000, 4000, 8000))) if "job" in parts else None,
         max_gpus_per_user=draw(st.sampled_from((1000, 4000, 8000))) if "user" in parts else None,
         max_running_jobs=draw(st.integers(1, 4)) if "running" in parts else None,
+        classes=draw(class_limits) if "class" in parts else {},
         max_cpu_milli=draw(st.sampled_from((1000, 6000, 12_000))) if "cores" in parts else None,
         max_memory_mib=draw(st.sampled_from((2048, 5000))) if "memory" in parts else None,
     )

@@ -640,6 +640,15 @@ class Quotas:
                 runs = sum(holder.within(path, None) for holder in self.held)
                 if runs >= quota.max_running_jobs:
                     found.add(ReasonCode.RUNNING_JOBS)
+            rule = quota.classes.get(self.books.klass(live).name)
+            if rule is not None:
+                alike = [
+                    h for h in self.held if h.within(path, None) and h.klass == self.books.klass(live).name
+                ]
+                if rule.milli is not None and sum(h.milli for h in alike) + milli > rule.milli:
+                    found.add(ReasonCode.LIMIT)
+                if rule.running is not None and len(alike) >= rule.running:
+                    found.add(ReasonCode.RUNNING_JOBS)
             most = (quota.max_cpu_milli, quota.max_memory_mib)
             for have, own, limit in zip(self.measured(path), measure_of(live), most, strict=True):
                 if limit is not None and have + own > limit:

@@ -39,6 +39,8 @@ from gpuyard.model import (
     RaiseAttempts,
     RaiseBorrow,
     RaiseBudget,
+    RaiseClassJobs,
+    RaiseClassLimit,
     RaiseCores,
     RaiseLimit,
     RaiseMemory,
@@ -65,6 +67,8 @@ SETTINGS = (
     RaiseAttempts,
     RaisePerJob,
     RaiseRunningJobs,
+    RaiseClassJobs,
+    RaiseClassLimit,
     RaiseCores,
     RaiseMemory,
     RaiseNamedBudget,
@@ -193,6 +197,14 @@ def with_quota(settings: Settings, lift: Lift) -> Settings:
                 quota = replace(quota, max_gpus_per_job=lift.to_milli)
             case RaiseRunningJobs():
                 quota = replace(quota, max_running_jobs=lift.to)
+            case RaiseClassLimit():
+                given = quota.classes[lift.klass]
+                quota = replace(
+                    quota, classes={**quota.classes, lift.klass: replace(given, milli=lift.to_milli)}
+                )
+            case RaiseClassJobs():
+                given = quota.classes[lift.klass]
+                quota = replace(quota, classes={**quota.classes, lift.klass: replace(given, running=lift.to)})
             case RaiseCores():
                 quota = replace(quota, max_cpu_milli=lift.to_milli)
             case RaiseMemory():

@@ -10,6 +10,7 @@ from gpuyard.config.reading import loads
 from gpuyard.model import (
     Bounds,
     Budget,
+    ClassLimit,
     ClusterPreference,
     Effect,
     GpuModel,
@@ -111,6 +112,7 @@ QUOTAS: dict[str, Any] = {
     "guarantee": {"total": 1}, "limit": {"H100": 1}, "borrow": {"total": 1}, "lend": {"total": 1},
     "max_gpus_per_job": 1, "max_gpus_per_user": 1, "max_running_jobs": 1, "max_cpu_milli": 1000,
     "max_memory_mib": 1024, "max_jobs": 3, "refuses": True, "per_job": {"gpus": Bounds(1000)},
+    "classes": {"batch": ClassLimit(1000)},
     "percentages": {"limit": {"total": Percentage(1000)}},
 }  # fmt: skip
 TENANTS: dict[str, Any] = {

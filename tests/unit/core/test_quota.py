@@ -1,13 +1,14 @@
 """Quota arithmetic, case by case: guarantee, limit, borrowing, lending, levels of the tree, users, jobs, budgets."""
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
 from gpuyard.core import explain
 from gpuyard.core.estimate.estimate import estimate
 from gpuyard.core.explain.admission import impossible_reason
-from gpuyard.model import Ask, Budget, ConfigSet, JobSpec, ReasonCode, Settings, Tenant
+from gpuyard.model import Ask, Budget, ClassLimit, ConfigSet, JobSpec, Quota, ReasonCode, Settings, Tenant
 from gpuyard.model.units import NO_LIMIT_MS
 from gpuyard.policies import registry
 from gpuyard.testing import BATCH, ask, node, nodes, tenant
@@ -23,7 +24,8 @@ class Case:
 
     name: str
     tenants: list[Tenant]
-    jobs: list[tuple[str, int | Ask]]
+    jobs: list[tuple[Any, ...]]
+    """Tenant, what it asks for and, if it is not the default one, the class."""
     wanted: list[str]
     fleet: list = field(default_factory=lambda: nodes(2))
 
@@ -129,6 +131,18 @@ CASES = [
         ["started", "limit", "started", "started"],
     ),
     Case(
+        "GPUs of one class, of members too; other classes have theirs",
+        [Tenant("a", quota=Quota(classes={"urgent": ClassLimit(3000)}))],
+        [("a/x", 2, "urgent"), ("a/y", 2, "urgent"), ("a/y", 4), ("b", 2, "urgent"), ("a/x", 1, "urgent")],
+        ["started", "limit", "started", "started", "started"],
+    ),
+    Case(
+        "running jobs of one class, below another limit",
+        [Tenant("a", quota=Quota(max_running_jobs=2, classes={"urgent": ClassLimit(running=1)}))],
+        [("a", 1, "urgent"), ("a", 1, "urgent"), ("a", 1), ("a", 1)],
+        ["started", "running_jobs", "started", "running_jobs"],
+    ),
+    Case(
         "the size of one job",
         [tenant("a", max_gpus_per_job=4000)],
         [("a", ask(2, 3)), ("a", 4)],
@@ -141,8 +155,8 @@ CASES = [
 def test_who_may_start(case: Case) -> None:
     here = Yard("fifo", case.fleet, case.tenants)
     said = []
-    for path, wanted in case.jobs:
-        job = here.submit(wanted, tenant=path, limit_ms=60 * S)
+    for path, wanted, *klass in case.jobs:
+        job = here.submit(wanted, tenant=path, limit_ms=60 * S, klass="".join(klass))
         said.append(here.code(here.step(), job).name.lower())
     assert case.wanted == said
 
@@ -150,7 +164,7 @@ def test_who_may_start(case: Case) -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_policy_without_quotas_asks_for_room_alone(case: Case) -> None:
     here = Yard(replace(registry.PRESETS["fifo"], quotas=False), nodes(9), case.tenants)
-    for path, wanted in case.jobs:
+    for path, wanted, *_klass in case.jobs:
         if isinstance(wanted, Ask) and wanted.models:
             continue
         job = here.submit(wanted, tenant=path, limit_ms=60 * S)

@@ -120,6 +120,8 @@ def _values(tenant: Tenant, kinds: Mapping[str, str], notes: Notes) -> str:
         notes.leave(f"max_jobs of {owner}: GrpSubmitJobs={quota.max_jobs} counts the same")
     if quota.per_job:
         notes.leave(f"per_job of {owner}: Slurm has least and most of a job by QOS (MinTRES, MaxTRESPerJob)")
+    if quota.classes:
+        notes.leave(f"limits of {owner} by class: Slurm has them for a whole QOS (GrpTRES, MaxJobs)")
     if quota.refuses:
         notes.leave(f"on_limit of {owner}: Slurm refuses by QOS (Flags=DenyOnLimit)")
     if quota.max_cpu_milli is not None or quota.max_memory_mib is not None:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from gpuyard.config.compare import bounds_text
+from gpuyard.config.compare import bounds_text, class_limit_text
 from gpuyard.control.clock import time_text
 from gpuyard.control.replica.labels import row_label
 from gpuyard.control.wording import LETS_WAIT_AGAIN, NODE_FAILED
@@ -67,6 +67,7 @@ def caps_view(caps: Caps) -> CapsReply:
         "max_jobs": caps.max_jobs,
         "on_limit": "refuse" if caps.refuses else "wait",
         "per_job": {kind: bounds_text(kind, bounds) for kind, bounds in sorted(caps.per_job.items())},
+        "class_limits": {klass: class_limit_text(given) for klass, given in sorted(caps.classes.items())},
         "max_cpus": None if caps.max_cpu_milli is None else caps.max_cpu_milli / MILLI,
         "cpus": None if caps.max_cpu_milli is None else caps.cpu_milli / MILLI,
         "max_memory_mib": caps.max_memory_mib,

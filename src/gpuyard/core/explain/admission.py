@@ -101,6 +101,17 @@ def impossible_reason(state: State, spec: JobSpec) -> Reason | None:
                 False,
                 (Remedy(Cure.FEWER_GPUS), Remedy(Cure.MORE_PER_JOB)),
             )
+        rule = tenants.per_class.get(number, {}).get(state.klass_of(spec.klass).name)
+        if rule is not None and rule.milli is not None and shape.gpu_milli > rule.milli:
+            klass = state.klass_of(spec.klass).name
+            return Reason(
+                ReasonCode.LIMIT,
+                name,
+                f"asks for {gpus_counted(shape.gpu_milli)}; jobs of class {klass} of {name} may never use more than "
+                f"{gpus_text(rule.milli)}",
+                False,
+                (Remedy(Cure.FEWER_GPUS), Remedy(Cure.MORE_OF_CLASS, (name,))),
+            )
         if over := _beyond_measure(state, number, shape):
             return over
         ways_out = []

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from gpuyard.core.quota.tenants import UNLIMITED
 from gpuyard.core.state.state import State
-from gpuyard.model import Bounds, Quota
+from gpuyard.model import Bounds, ClassLimit, Quota
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,8 @@ class Caps:
     """Whether it refuses jobs that would be over a limit, instead of letting them wait."""
     per_job: dict[str, Bounds]
     """What one job may ask for."""
+    classes: dict[str, ClassLimit]
+    """What jobs of a class may have."""
     max_cpu_milli: int | None
     max_memory_mib: int | None
     cpu_milli: int
@@ -68,6 +70,7 @@ def find_caps(state: State, number: int, now_ms: int) -> Caps:
         quota.max_jobs,
         quota.refuses,
         quota.per_job,
+        quota.classes,
         None if cpus >= UNLIMITED else cpus,
         None if memory >= UNLIMITED else memory,
         *tenants.measure[number],

@@ -33,6 +33,8 @@ from gpuyard.model import (
     RaiseAttempts,
     RaiseBorrow,
     RaiseBudget,
+    RaiseClassJobs,
+    RaiseClassLimit,
     RaiseCores,
     RaiseLimit,
     RaiseMemory,
@@ -75,6 +77,7 @@ def tenant_reasons(
     for number in state.tenants.chain[record.party]:
         reasons += _budget(state, record, number, now_ms)
     reasons += _per_user(state, record, may_force)
+    reasons += _of_class(state, record, may_force)
     for model in models:
         reasons += _held_back(state, record, model, may_force)
     return reasons
@@ -191,6 +194,36 @@ def _per_user(state: State, record: JobRecord, may_force: bool) -> list[Reason]:
             lifted_by = (Remedy(Cure.JOB_OF_ENDS, (name,)), Remedy(Cure.MORE_ATTEMPTS))
             lift = RaiseAttempts(runs + 1)
             reasons.append(Reason(ReasonCode.PER_USER, name, text, False, lifted_by, lift))
+    return reasons
+
+
+def _of_class(state: State, record: JobRecord, may_force: bool) -> list[Reason]:
+    """What the tenants above it allow the jobs of its class."""
+    tenants, milli = state.tenants, record.shape.gpu_milli
+    reasons = []
+    for seat in tenants.chain[record.party]:
+        rule, klass = tenants.class_of.get(seat, (-1, ""))
+        if rule < 0:
+            continue
+        whose, path = tenant_name(state, rule), tenants.path[rule]
+        more = Remedy(Cure.MORE_OF_CLASS, (whose,))
+        used, most = tenants.used[seat][0], tenants.limit[seat][0]
+        if used + milli > most:
+            text = (
+                f"jobs of class {klass} of {whose} may use {gpus_counted(most)} and would use "
+                f"{gpus_text(used + milli)} (use {gpus_text(used)}, it asks for {gpus_text(milli)})"
+            )
+            less = (
+                Remedy(Cure.JOBS_OF_END, (tenants.path[seat],)) if milli <= most else Remedy(Cure.FEWER_GPUS)
+            )
+            lift: Lift = RaiseClassLimit(path, klass, used + milli)
+            reasons.append(Reason(ReasonCode.LIMIT, whose, text, may_force, (less, more), lift))
+        runs, most_runs = tenants.running[seat], tenants.max_running[seat]
+        if runs >= most_runs:
+            text = f"{whose} runs {count_text(runs, 'job')} of class {klass} and may run {most_runs}"
+            lift = RaiseClassJobs(path, klass, runs + 1)
+            lifted_by = (Remedy(Cure.JOB_OF_ENDS, (tenants.path[seat],)), more)
+            reasons.append(Reason(ReasonCode.RUNNING_JOBS, whose, text, False, lifted_by, lift))
     return reasons
 
 

@@ -50,6 +50,8 @@ from gpuyard.model import (
     RaiseAttempts,
     RaiseBorrow,
     RaiseBudget,
+    RaiseClassJobs,
+    RaiseClassLimit,
     RaiseCores,
     RaiseLimit,
     RaiseMemory,
@@ -269,6 +271,12 @@ def _settings(settings: Settings, lifts: list[QuotaLift]) -> Settings:
                 change(path, max_gpus_per_job=to)
             case RaiseRunningJobs(path, to):
                 change(path, max_running_jobs=to)
+            case RaiseClassLimit(path, klass, to):
+                given = quota(path).classes
+                change(path, classes={**given, klass: replace(given[klass], milli=to)})
+            case RaiseClassJobs(path, klass, to):
+                given = quota(path).classes
+                change(path, classes={**given, klass: replace(given[klass], running=to)})
             case RaiseCores(path, to):
                 change(path, max_cpu_milli=to)
             case RaiseMemory(path, to):

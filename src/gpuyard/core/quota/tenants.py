@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gpuyard.core.quota.budgets import Labels, Spend, is_about, make_spend
 from gpuyard.core.quota.percentages import Gpus, resolve
 from gpuyard.core.quota.usage import DecayedUsage, UsageDelta
-from gpuyard.model import Bounds, Quota, ReasonCode, Settings, Tenant
+from gpuyard.model import Bounds, ClassLimit, Quota, ReasonCode, Settings, Tenant
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI
 
@@ -120,13 +120,20 @@ class Tenants:
         """By tenant: what one job may ask for. Admission alone looks at it."""
         self.refusing: dict[int, Quota] = {}
         """By tenant: quotas by which jobs are refused when they are submitted."""
-        self._parties: dict[tuple[int, str, tuple[int, ...]], int] = {}
+        self.per_class: dict[int, dict[str, ClassLimit]] = {}
+        """By tenant: what jobs of a class may have, at or below it."""
+        self.class_of: dict[int, tuple[int, str]] = {}
+        """By seat of a class: the tenant that has the rule, and the class."""
+        self._class_seats: dict[tuple[int, str], int] = {}
+        self._parties: dict[tuple[int, str, str, tuple[int, ...]], int] = {}
         self._outside = -1
 
     def _set_up(self, settings: Settings) -> None:
         """Enter the tenants, rules about users and budgets of settings."""
         for tenant in sorted(settings.tenants, key=lambda t: t.path):
             number = self.find(tenant.path)
+            if tenant.quota.classes:
+                self.per_class[number] = tenant.quota.classes
             if tenant.quota.per_job:
                 self.per_job[number] = tenant.quota.per_job
             if tenant.quota.refuses or tenant.quota.max_jobs is not None:
@@ -135,7 +142,7 @@ class Tenants:
                 self.per_user[number] = Quota(limit={TOTAL: tenant.quota.max_gpus_per_user})
         if settings.attempts_per_user:
             self.per_user[ROOT] = Quota(max_running_jobs=settings.attempts_per_user)
-        if self.per_user:
+        if self.per_user or self.per_class:
             self.ruled = self.at_once = True
         for rule in sorted(settings.budgets, key=lambda each: each.name):
             self.budget_row[rule.name] = self._append(rule.name, ROOT, (), Tenant(""), make_spend(rule))
@@ -192,9 +199,9 @@ class Tenants:
     def party(self, leaf: int, klass: str, user: str, labels: Labels = ()) -> int:
         """The row for a job's quotas: its tenant's and, where a rule limits each user, its user's too.
 
-        Its chain holds the named budgets that count it, the user's seats and then the tenants; without either it is
-        the tenant itself. A job without a user, as in a trace, counts for its leaf, under the rules of the tenants
-        above that.
+        Its chain holds the named budgets that count it, the seats of its user and its class and then the tenants;
+        without any of them it is the tenant itself. A job without a user, as in a trace, counts for its leaf, under the
+        rules of the tenants above that.
         """
         budgets: tuple[int, ...] = ()
         if self.budget_row:
@@ -202,23 +209,25 @@ class Tenants:
             budgets = tuple(
                 [self.budget_row[r.name] for r in rules if is_about(r, path, klass, user, labels)]
             )
-        if not self.per_user and not budgets:
+        if not self.per_user and not self.per_class and not budgets:
             return leaf
-        user = user if self.per_user else ""
-        known = self._parties.get((leaf, user, budgets))
+        user, klass = user if self.per_user else "", klass if self.per_class else ""
+        known = self._parties.get((leaf, user, klass, budgets))
         if known is not None:
             return known
         chain = self.chain[leaf]
         having = [number for number in (chain if user else chain[1:]) if number in self.per_user]
         found = leaf
-        if having or budgets:
+        classes = [number for number in chain if klass in self.per_class.get(number, {})]
+        if having or classes or budgets:
             seats = [self._seat(rule, user, "" if user else self.path[leaf]) for rule in having]
+            seats += [self._class_seat(rule, klass) for rule in classes]
             found = self._append(user or self.path[leaf], leaf, (*budgets, *seats, *chain), Tenant(""))
             # The row itself has no quota and no use: it only leads to the others.
             self.chain[found] = (*budgets, *seats, *chain)
             self._counting[found] = (*seats, *chain)
             self.guarded[found] = True
-        self._parties[leaf, user, budgets] = found
+        self._parties[leaf, user, klass, budgets] = found
         return found
 
     def outside(self) -> int:
@@ -236,6 +245,18 @@ class Tenants:
                 user or leaf, ROOT, (), Tenant("", quota=self.per_user[rule])
             )
             self.rule_of[seat] = rule
+        return seat
+
+    def _class_seat(self, rule: int, klass: str) -> int:
+        seat = self._class_seats.get((rule, klass))
+        if seat is None:
+            given = self.per_class[rule][klass]
+            quota = Quota(
+                {}, {} if given.milli is None else {TOTAL: given.milli}, max_running_jobs=given.running
+            )
+            name = f"{self.path[rule]} ({klass})"
+            seat = self._class_seats[rule, klass] = self._append(name, ROOT, (), Tenant("", quota=quota))
+            self.class_of[seat] = rule, klass
         return seat
 
     def places(self) -> Iterator[tuple[int, str]]:

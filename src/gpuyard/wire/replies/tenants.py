@@ -38,6 +38,9 @@ class CapsReply(TypedDict):
             dict[str, str], "What one job may ask for, by gpus, cpus and memory: min 1, default 1, max 2."
         ]
     ]
+    class_limits: NotRequired[
+        Annotated[dict[str, str], "What its jobs of a class may have: limit 2, max_running_jobs 1."]
+    ]
     max_cpus: NotRequired[float | None]
     cpus: NotRequired[
         Annotated[float | None, "Cores of its running jobs, as many as they name, if max_cpus is set."]
