@@ -29,6 +29,20 @@ LIFTS = "tests/unit/core/test_why.py tests/property/test_lifts.py"
 
 FAULTS = [
     Planted(
+        "GPUs of a task that requires one NUMA domain are of two",
+        "core/fleet/placing.py",
+        "    if shape.in_domain:\n        return choose_in_domains(",
+        "    if False:\n        return choose_in_domains(",
+        MACHINE,
+    ),
+    Planted(
+        "a job takes GPUs of two NUMA domains though one has enough",
+        "core/fleet/bits.py",
+        "            pick = min(holds)\n",
+        "            pick = max(groups, key=lambda g: (-g[0], g[1]))\n",
+        MACHINE,
+    ),
+    Planted(
         "a gang is put on two fabrics",
         "core/fleet/levels.py",
         "    return fabrics if len(fabrics) > 1 else [among]\n",

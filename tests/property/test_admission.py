@@ -94,6 +94,7 @@ VALUES: dict[str, list[Any]] = {
     "level": [None, Level.SWITCH, Level.FABRIC],
     "level_required": [False, True],
     "level_ms": [0, 60_000],
+    "one_domain": [False, True],
     "on_nodes": [(), ("n1",), ("b:m1",), ("n9",)],
     "not_nodes": [(), ("n1",)],
     "features": [(), (("fast",),), (("none",),), (("fast", "slow"),)],

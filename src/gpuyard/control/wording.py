@@ -38,6 +38,7 @@ _WORDS = {
     Cure.OTHER_NODES: "other nodes than those it asks for",
     Cure.OTHER_LABELS: "other labels than those it selects, or an admin that sets them (yard label)",
     Cure.TOLERATE: "tolerating it (--tolerate {either}), or an admin that removes it (yard taint)",
+    Cure.SEVERAL_DOMAINS: "GPUs of several NUMA domains (without --numa single)",
     Cure.FURTHER_APART: "a wider level, or one that is only preferred (--topology)",
     Cure.TIME: "time",
     Cure.NEXT_TICK: "the next tick",
@@ -128,6 +129,8 @@ def help_text(change: Help) -> str:
         return f"on {ask.models[0]} it would start now"
     if ask.pools != was.pools:
         return f"in pool {ask.pools[0]} it would start now"
+    if ask.one_domain != was.one_domain:
+        return "with GPUs of several NUMA domains it would start now"
     if _is_apart(ask, was):
         near = f"within one {ask.level}" if ask.level_required else f"without one {was.level} for all of it"
         return f"{near} it would start now"
@@ -150,6 +153,8 @@ def help_flags(change: Help) -> str:
         return f"--gpu-model {ask.models[0]}"
     if ask.pools != was.pools:
         return f"`pools: [{ask.pools[0]}]` in its YAML"
+    if ask.one_domain != was.one_domain:
+        return "no --numa"
     if _is_apart(ask, was):
         return f"--topology {'' if ask.level_required else 'prefer:'}{ask.level}"
     if _is_spread(ask, was):
@@ -167,6 +172,8 @@ def help_fields(change: Help) -> dict[str, Any]:
         return {"gpu_models": list(ask.models)}
     if ask.pools != was.pools:
         return {"pools": list(ask.pools)}
+    if ask.one_domain != was.one_domain:
+        return {"numa": ""}
     if _is_apart(ask, was):
         return {"topology": {"level": str(ask.level), "required": ask.level_required}}
     if _is_spread(ask, was):

@@ -78,6 +78,12 @@ class Node:
         return self.switch if level is Level.SWITCH else self.rack if level is Level.RACK else self.fabric
 
     @property
+    def domain_gpus(self) -> int:
+        """How many GPUs in a row are in one NUMA domain; all: there is one, or they are not split evenly."""
+        even = self.numa_domains > 1 and self.gpus % self.numa_domains == 0
+        return self.gpus // self.numa_domains if even else self.gpus
+
+    @property
     def close_gpus(self) -> int:
         """How many GPUs in a row are close: an NVLink group, else those of one NUMA domain; 0 or all: no difference."""
         linked, domains = self.nvlink_group_size, self.numa_domains

@@ -141,6 +141,8 @@ class Ask:
     """Whether it waits until its nodes can be that near; otherwise it takes others where there are none."""
     level_ms: int = 0
     """For how long after the submission the level is required; 0: for good."""
+    one_domain: bool = False
+    """Whether the GPUs of each task are to be in one NUMA domain, with its cores and its memory."""
 
 
 class AfterKind(Enum):

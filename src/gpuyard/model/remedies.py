@@ -44,6 +44,8 @@ class Cure(StrEnum):
     OTHER_LABELS = "other_labels"
     TOLERATE = "tolerate"
     """Taints."""
+    SEVERAL_DOMAINS = "several_domains"
+    """There are nodes that could hold it, if not in one NUMA domain."""
     FURTHER_APART = "further_apart"
     """There is room on nodes that are further apart than the job requires."""
 

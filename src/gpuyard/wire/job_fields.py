@@ -152,6 +152,8 @@ JOB_FIELDS: dict[str, JobField] = {
     "topology": JobField(Form.TOPOLOGY, "The level of the fabric within which the nodes of a job of several tasks are: "
         "switch, rack or fabric. Default: as near to each other as there is room.", None,
         examples=({"level": "switch"},)),
+    "numa": JobField(Form.CHOICE, "single: the GPUs of each task are in one NUMA domain of a node, with its cores "
+        "and its memory. Default: in as few domains as there is room.", "", choices=("single",)),
     "batch": _yes_no("Run the command once, in the first task; the other tasks hold room for what it starts there."),
     "cpus": JobField(Form.NUMBER, "Cores of each task, to a thousandth. Default: 1 without a GPU, else 0.",
         None, 0, 100_000),
@@ -304,6 +306,7 @@ JOB_OPTIONS = (
     JobOption("--topology", "topology", "[prefer:]LEVEL[@TIME]",
         "All tasks on one switch, rack or fabric. prefer: only if there is room; @TIME: required for this long.",
         kind=Form.TEXT),
+    JobOption("--numa", "numa", "single", "The GPUs, cores and memory of each task in one NUMA domain."),
     JobOption("--node", "on_nodes", "NODE", "An acceptable node; may be repeated."),
     JobOption("--exclude", "not_nodes", "NODE", "A node to avoid; may be repeated."),
     JobOption("--exclusive", "exclusive", None, "Take whole nodes, shared with no other job."),

@@ -107,6 +107,7 @@ def node_shapes(draw: st.DrawFn) -> Node:
         cpu_milli=draw(st.sampled_from((16_000, 8000))),
         memory_mib=draw(st.sampled_from((65_536, 8192))),
         nvlink_group_size=draw(st.sampled_from((0, 2, 4))) if gpus >= 4 else 0,
+        numa_domains=draw(st.sampled_from((1, 1, 2))),
         switch=draw(st.sampled_from(("s1", "s2", "s3"))),
         labels=draw(label_pairs),
         taints=draw(st.one_of(st.just(()), st.just(()), taint_sets)),
@@ -307,6 +308,7 @@ places: st.SearchStrategy[dict[str, Any]] = st.one_of(
     st.sampled_from((("main:n0",), ("other:n1", "n2"))).map(lambda names: {"on_nodes": names}),
     st.integers(1, 3).map(lambda count: {"nodes_min": count}),
     st.sampled_from(LEVELS),
+    st.just({"one_domain": True}),
     st.integers(1, 3).map(lambda count: {"nodes_min": count, "nodes_max": count}),
 )
 """Which nodes a job takes, and over how many it is spread."""

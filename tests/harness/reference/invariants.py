@@ -33,6 +33,7 @@ from harness.reference.judge import (
     liked,
     measure_of,
     misplaced,
+    needless_domains,
     supported,
     too_far,
 )
@@ -243,6 +244,8 @@ class PlanCheck:
             assert len(numbers) <= fewest, f"{name} on {numbers}; {fewest} nodes would do"
             far = too_far(self.room, ask, layout, numbers)
             assert not far, f"{name} on {numbers}; {far}"
+            apart = needless_domains(self.room, ask, start.grants)
+            assert not apart, f"{name}: {apart}"
         model = model_of(self.books.nodes[numbers[0]])
         if self.spec.quotas:
             blockers = self.quotas().blockers(live, model)

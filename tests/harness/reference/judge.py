@@ -22,6 +22,7 @@ from gpuyard.model import (
     Quota,
     ReasonCode,
     Tenant,
+    Whole,
 )
 from gpuyard.model.mig import MIG_MODELS
 from gpuyard.model.settings import TOTAL
@@ -247,6 +248,8 @@ class Room:
             wanted, fitting = 1, int(self.has_slices(ask.gpus, number))
         else:
             fitting = sum(self.is_whole(number, gpu) for gpu in gpus)
+            if ask.one_domain and wanted:
+                fitting = wanted * sum(len(there) // wanted for there in self.whole_by_domain(number))
         cores, memory = left.cpu_milli, left.memory_mib
         if not ask.gpus.count:
             cores, memory = min(cores, left.beside[0]), min(memory, left.beside[1])
@@ -258,6 +261,15 @@ class Room:
                 # What an earmark has overdrawn takes nobody, not even who asks for none of it.
                 most = 0
         return most
+
+    def whole_by_domain(self, number: int) -> list[list[int]]:
+        """The wholly free GPUs of a node by NUMA domain."""
+        node = self.books.nodes[number]
+        size = domain_size(node)
+        return [
+            [gpu for gpu in range(first, first + size) if self.is_whole(number, gpu)]
+            for first in range(0, node.gpus, size)
+        ]
 
     def has_slices(self, wanted: Mig, number: int) -> bool:
         """Whether a node has all these slices now, as many on each GPU, and enough GPUs stay whole."""
@@ -301,7 +313,15 @@ def kind_of(node: Node) -> tuple[object, ...]:
         node.cpu_milli,
         node.memory_mib,
         node.close_gpus,
+        domain_size(node),
     )
+
+
+def domain_size(node: Node) -> int:
+    """GPUs in one NUMA domain, which are in a row."""
+    if node.numa_domains > 1 and node.gpus % node.numa_domains == 0:
+        return max(1, node.gpus // node.numa_domains)
+    return max(1, node.gpus)
 
 
 @dataclass(frozen=True)
@@ -385,6 +405,16 @@ def layouts(books: Books, ask: Ask, *, runs: bool = False) -> Iterator[Layout]:
         ):
             if want:
                 per_node = min(per_node, have // want)
+        if ask.one_domain and isinstance(ask.gpus, Whole) and gpus:
+            size = domain_size(node)
+            count = node.gpus // size
+            if (
+                size < gpus
+                or count * ask.cpu_milli > node.cpu_milli
+                or count * ask.memory_mib > node.memory_mib
+            ):
+                continue
+            per_node = min(per_node, size // gpus * count)
         per_node = min(per_node, -(-ask.tasks // max(1, ask.nodes_min)))
         while per_node > 1 and -(-ask.tasks // per_node) < ask.nodes_min:
             per_node -= 1
@@ -435,6 +465,23 @@ def too_far(room: Room, ask: Ask, layout: Layout, numbers: Sequence[int]) -> str
     return ""
 
 
+def needless_domains(room: Room, ask: Ask, grants: Sequence[Grant]) -> str:
+    """Where a grant of whole GPUs is in more NUMA domains than it had to be, before it was taken; empty: nowhere."""
+    for grant in grants if isinstance(ask.gpus, Whole) and not ask.one_domain else ():
+        node = room.books.nodes[grant.node]
+        size = domain_size(node)
+        if 1 < node.nvlink_group_size < node.gpus and node.nvlink_group_size > size:
+            # What NVLink joins goes before.
+            continue
+        used = len({gpu // size for gpu in gpus_of(grant.gpus)})
+        left, fewest = grant.gpus.bit_count(), 0
+        for free in sorted([len(there) for there in room.whole_by_domain(grant.node)], reverse=True):
+            fewest, left = fewest + (left > 0), left - free
+        if used > fewest:
+            return f"GPUs {grant.gpus:b} of {node.name} are in {used} NUMA domains, {fewest} would do"
+    return ""
+
+
 def has_room(room: Room, ask: Ask, layout: Layout) -> bool:
     """Whether all tasks could be placed now, in this layout or spread as far as the ask allows."""
     tasks = sorted(
@@ -480,6 +527,11 @@ def misplaced(books: Books, ask: Ask, grants: tuple[Grant, ...], *, runs: bool =
             wrong.append(f"{node.name}: slices, and none were asked for")
         elif grant.gpus.bit_count() != ask.gpus.count * grant.tasks or (grant.gpus and grant.milli != milli):
             wrong.append(f"{node.name}: {grant.gpus:b} x {grant.milli} for {grant.tasks} tasks")
+        if ask.one_domain and isinstance(ask.gpus, Whole) and ask.gpus.count:
+            size = domain_size(node)
+            held = [grant.gpus >> first & ((1 << size) - 1) for first in range(0, node.gpus, size)]
+            if any(part.bit_count() % ask.gpus.count for part in held):
+                wrong.append(f"{node.name}: GPUs {grant.gpus:b} of domains of {size}")
         if grant.gpus >> node.gpus:
             wrong.append(f"{node.name}: a GPU it does not have")
         if grant.cpu_milli != ask.cpu_milli * grant.tasks or grant.memory_mib != ask.memory_mib * grant.tasks:
@@ -736,6 +788,7 @@ __all__ = [
     "holders",
     "layouts",
     "misplaced",
+    "needless_domains",
     "pin_wrong",
     "supported",
     "too_far",

@@ -51,6 +51,7 @@ def asked(*words: str) -> dict[str, Any]:
         (["--array", "0-3"], {"array": "0-3", "array_limit": None}),
         (["--signal", "TERM"], {"warn_signal": 15, "warn_s": 0}),
         (["--nodes", "2"], {"nodes_min": 2, "nodes_max": 2}),
+        (["--numa", "single"], {"numa": "single"}),
         (["--topology", "rack"], {"topology": {"level": "rack"}}),
         (["--topology", "prefer:rack"], {"topology": {"level": "rack", "required": False}}),
         (["--topology", "switch@2h"], {"topology": {"level": "switch", "for_s": 7200}}),

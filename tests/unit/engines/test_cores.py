@@ -1,10 +1,13 @@
 """Cores next to GPUs."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gpuyard.core.fleet.bits import choose_in_domains, tasks_in_domains
+from gpuyard.core.fleet.bits import each as each_bit
 from gpuyard.engines.contract import Part
 from gpuyard.engines.local import cores
 from gpuyard.engines.local.hosts import PretendedNodes
@@ -38,6 +41,23 @@ def test_where_it_makes_no_difference_a_job_runs_anywhere(monkeypatch: pytest.Mo
     assert "" == near(monkeypatch, ())
     assert "" == near(monkeypatch, (0,), of=node(domains=1))
     assert "" == near(monkeypatch, (0,), of=node(gpus=16, domains=16)), "some domains have no core"
+
+
+@pytest.mark.parametrize("link", [0, 2, 4, 8])
+def test_the_domains_of_the_engine_are_those_of_the_decision(
+    monkeypatch: pytest.MonkeyPatch, link: int
+) -> None:
+    """Where the decision has kept a job to one domain, its cores are those of that domain."""
+    here = replace(node(), nvlink_group_size=link)
+    (host,) = PretendedNodes((here,)).read()
+    assert [gpu // here.domain_gpus for gpu in range(here.gpus)] == [each.numa for each in host.readings]
+    for free in range(1 << here.gpus):
+        for count in range(1, 5):
+            if tasks_in_domains(free, count, here.domain_gpus):
+                chosen = choose_in_domains(free, 1, count, here.domain_gpus, here.close_gpus, here.gpus)
+                assert 1 == len({host.readings[gpu].numa for gpu in each_bit(chosen)})
+    chosen = choose_in_domains(0b1111_0111, 1, 4, here.domain_gpus, here.close_gpus, here.gpus)
+    assert "4-7" == near(monkeypatch, tuple(each_bit(chosen)), of=here)
 
 
 def test_domains_of_a_machine_are_the_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

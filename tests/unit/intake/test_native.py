@@ -65,6 +65,7 @@ topology:
   level: switch
   required: true
   for_s: 600
+numa: single
 batch: true
 cpus: 1.5
 memory_mib: 1024

@@ -142,6 +142,7 @@ class JobRequest(BaseModel):
     prefer: Selections = _of("prefer")
     tolerate: Selections = _of("tolerate")
     topology: TopologyRequest | None = _of("topology")
+    numa: Literal["", "single"] = _of("numa")
     exclusive: bool = _of("exclusive")
     batch: bool = _of("batch")
     ranks: int = _of("ranks")
@@ -196,6 +197,8 @@ class JobRequest(BaseModel):
             raise ValueError("a part of a GPU is of one GPU: leave 'gpus' out")
         if any(kinds) and (self.tasks > 1 or self.exclusive):
             raise ValueError("a part of a GPU is for one task on a shared node")
+        if self.numa and (any(kinds) or not self.gpus):
+            raise ValueError("'numa' is about whole GPUs of a task: give 'gpus', and no part of one")
         if self.isolation and not self.gpu_memory_mib:
             raise ValueError("'isolation' needs 'gpu_memory_mib'")
         if self.exclusive and self.tasks > max(1, self.nodes_min) and not self.batch:
@@ -222,6 +225,7 @@ class JobRequest(BaseModel):
             "selects": _parsed("select", join_selections, found.pop("select")),
             "prefers": _parsed("prefer", parse_preferences, found.pop("prefer")),
             "tolerates": _parsed("tolerate", parse_tolerations, found.pop("tolerate")),
+            "one_domain": found.pop("numa") == "single",
             "level": Level(topology.level) if topology else None,
             "level_required": topology is not None and topology.required,
             "level_ms": topology.for_s * SECOND_MS if topology else 0,

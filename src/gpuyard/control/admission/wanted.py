@@ -59,6 +59,8 @@ class Wanted:
     level_required: bool = False
     level_ms: int = 0
     """For how long it is required; 0: for good."""
+    one_domain: bool = False
+    """The GPUs of each task are in one NUMA domain."""
     exclusive: bool = False
     """Whole nodes, shared with no other job."""
     dependencies: tuple[Dependency, ...] = ()
@@ -93,6 +95,7 @@ class Wanted:
             self.level,
             self.level_required,
             self.level_ms,
+            self.one_domain,
         )
 
     @property

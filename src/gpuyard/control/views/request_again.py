@@ -102,6 +102,7 @@ def _resources(ask: Ask) -> dict[str, Any]:
         "prefer": [preference_text(weight, term) for weight, term in ask.prefers],
         "tolerate": [str(each) for each in ask.tolerates],
         "topology": _topology(ask),
+        "numa": "single" if ask.one_domain else "",
         "constraint": features_text(ask.features),
     }
 

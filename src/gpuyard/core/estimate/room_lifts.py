@@ -8,7 +8,7 @@ that take no new jobs.
 from dataclasses import replace
 from typing import NamedTuple
 
-from gpuyard.core.fleet.bits import each, positions
+from gpuyard.core.fleet.bits import each, positions, tasks_in_domains
 from gpuyard.core.fleet.claims import pinned_mask
 from gpuyard.core.fleet.nodes import is_without_gpus
 from gpuyard.core.fleet.shapes import Shape, Way
@@ -165,6 +165,10 @@ def _fits(state: State, shape: Shape, number: int, tasks: int, staying: list[Roo
             for gpu, milli in enumerate(left)
         ]
     )
+    if shape.in_domain:
+        size = state.nodes.kind_of[number].domain_size
+        free = sum([1 << gpu for gpu, milli in enumerate(left) if milli == MILLI])
+        fitting = tasks_in_domains(free, shape.gpus, size) * shape.gpus
     return (
         fitting >= gpus_on_node(state.nodes, shape, number) * tasks
         and cpu_milli >= shape.cpu_milli * tasks
@@ -188,6 +192,7 @@ def make_servable(ask: Ask) -> Ask:
         level=None,
         level_required=False,
         level_ms=0,
+        one_domain=False,
     )
 
 

@@ -243,6 +243,8 @@ def _instead(state: State, shape: Shape) -> Remedy:
         return marked[1]
     if (ask.on_nodes or ask.not_nodes) and fits(on_nodes=(), not_nodes=()):
         return Remedy(Cure.OTHER_NODES)
+    if ask.one_domain and fits(one_domain=False):
+        return Remedy(Cure.SEVERAL_DOMAINS)
     if ask.level_required and fits(level_required=False):
         return Remedy(Cure.FURTHER_APART)
     if ask.cpu_milli and fits(cpu_milli=0):
@@ -298,6 +300,8 @@ def _why_no_way(state: State, shape: Shape) -> str:
         return text
     if shape.gpus > most_gpus:
         return f"asks for {wants} on one node; the largest node has {most_gpus}"
+    if shape.in_domain and (text := _domain_text(state, shape, fitting)):
+        return text
     if not shape.gpus and (text := _reserved_text(state, shape)):
         return text
     most_cpu = max((k.cpu_milli for k in fitting), default=0)
@@ -330,6 +334,18 @@ def _too_small_a_place(state: State, shape: Shape, fitting: Sequence[Kind]) -> s
     nodes = count_text(most.bit_count(), "node")
     has = f"{gpus_counted(gpus * MILLI)} on {nodes}" if shape.gpus else nodes
     return f"asks for {ask_text(shape)} on one {level}; the largest {level} has {has}"
+
+
+def _domain_text(state: State, shape: Shape, fitting: Sequence[Kind]) -> str:
+    """In which respect the NUMA domains of all nodes are too small for a task, if the nodes are not; empty: in none."""
+    apart = Shapes().of(replace(shape.ask, one_domain=False), state.nodes, state.weights)
+    if not apart.ways:
+        return ""
+    most = max([kind.domain_size for kind in fitting if kind.gpus], default=0)
+    asked = f"asks for {ask_text(shape)} in one NUMA domain"
+    if shape.gpus > most:
+        return f"{asked}; the largest domain of a node has {most}"
+    return f"{asked}; no domain has the cores and the memory of a task too"
 
 
 def _reserved_text(state: State, shape: Shape) -> str:

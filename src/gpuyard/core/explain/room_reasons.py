@@ -6,7 +6,7 @@ Judged at the job's turn, with the starts before it already drafted.
 from collections.abc import Iterable
 from dataclasses import replace
 
-from gpuyard.core.fleet.bits import each, lowest_bit
+from gpuyard.core.fleet.bits import each, lowest_bit, split_domains, tasks_in_domains
 from gpuyard.core.fleet.claims import pinned_mask
 from gpuyard.core.fleet.gpu_reserves import room_of
 from gpuyard.core.fleet.mig_geometry import layout_text
@@ -92,7 +92,13 @@ def tasks_on(state: State, shape: Shape, number: int) -> int:
     ):
         if want:
             most = min(most, have // want)
-    return max(0, most)
+    return max(0, most if not shape.in_domain else min(most, _in_domains(state, shape, number)))
+
+
+def _in_domains(state: State, shape: Shape, number: int) -> int:
+    """How many tasks could have all of their GPUs in one NUMA domain of a node."""
+    nodes = state.nodes
+    return tasks_in_domains(nodes.free_mask[number], shape.gpus, nodes.kind_of[number].domain_size)
 
 
 def _shortage(state: State, shape: Shape, way: Way, ways: list[Way], name: str) -> str:
@@ -165,6 +171,12 @@ def _node_shortage(state: State, shape: Shape, numbers: list[int], name: str) ->
             several = sum([fitting_gpus(state, shape, number) for number in numbers]) > best
             return f"{asked}: {everywhere}" + (f", but at most {best} on one node" if several else "")
         numbers = [number for number in numbers if fitting_gpus(state, shape, number) >= gpus]
+    if shape.in_domain and not any([_in_domains(state, shape, number) >= tasks for number in numbers]):
+        sizes = [(number, nodes.kind_of[number].domain_size) for number in numbers]
+        parts = [split_domains(nodes.free_mask[number], size) for number, size in sizes]
+        most = max([part.bit_count() for found in parts for part in found], default=0)
+        has = f"{count_text(len(numbers), 'node')} {choose_verb(numbers, 'has', 'have')} the GPUs"
+        return f"{asked}, in one NUMA domain: {has}, and at most {most} of them in one domain"
     have_gpus = (
         f"{count_text(len(numbers), 'node')} {choose_verb(numbers, 'has', 'have')} the GPUs, but "
         if gpus

@@ -55,7 +55,9 @@ def find_helps(
 
 
 def _further(ask: Ask) -> Iterator[Ask]:
-    """Nodes that are not as near to each other: within a rack, within a fabric, and then as near as there are."""
+    """GPUs and nodes that are not as near to each other: of several NUMA domains, in a rack, on a fabric, anywhere."""
+    if ask.one_domain:
+        yield replace(ask, one_domain=False)
     if ask.level is None or not ask.level_required or ask.tasks == 1:
         return
     for level in [*Level][[*Level].index(ask.level) + 1 :]:

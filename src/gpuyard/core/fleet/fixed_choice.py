@@ -14,15 +14,18 @@ from gpuyard.core.fleet.shapes import Way
 
 
 @lru_cache(maxsize=65_536)
-def choose_gpus(free: int, count: int, group_size: int, gpus: int) -> int:
-    """`count` of the free GPUs: 1. in the fewest NVLink groups; 2. in the first such groups; 3. the lowest."""
+def choose_gpus(free: int, count: int, group_size: int, gpus: int, inner: int = 0) -> int:
+    """`count` of the free GPUs: 1. in the fewest groups of close GPUs; 2. in the first such groups; 3. the lowest.
+
+    Within these groups, those of smaller groups of `inner` GPUs are chosen in the same way.
+    """
     if group_size <= 1 or group_size >= gpus or count == 0:
         return lowest_bits(free, count)
     parts = [free & (((1 << group_size) - 1) << first) for first in range(0, gpus, group_size)]
     for together in range(1, len(parts) + 1):
         for groups in combinations(parts, together):
             if sum([part.bit_count() for part in groups]) >= count:
-                return lowest_bits(sum(groups), count)
+                return choose_gpus(sum(groups), count, inner, gpus)
     raise AssertionError(f"{count} of {free:b} were said to be free")
 
 

@@ -8,11 +8,14 @@ class Kind:
 
     __slots__ = (
         "buckets",
+        "close_gpus",
         "cluster",
         "cpu_milli",
+        "domain_size",
         "domains",
         "gpus",
         "group_size",
+        "inner_size",
         "members",
         "memory_mib",
         "model",
@@ -28,7 +31,15 @@ class Kind:
         self.gpus = node.gpus
         self.cpu_milli = node.cpu_milli
         self.memory_mib = node.memory_mib
-        self.group_size = node.close_gpus
+        self.domain_size = node.domain_gpus
+        """GPUs of one NUMA domain."""
+        sizes = sorted({size for size in (node.close_gpus, self.domain_size) if 1 < size < node.gpus})
+        nested = len(sizes) > 1 and sizes[1] % sizes[0] == 0
+        self.group_size = sizes[1] if nested else node.close_gpus
+        """GPUs that are close to each other: those of an NVLink group or of a NUMA domain, whichever is larger."""
+        self.inner_size = sizes[0] if nested else 0
+        """GPUs within such a group that are closer still; 0: none."""
+        self.close_gpus = node.close_gpus
         self.one_group = self.group_size <= 1 or self.group_size >= node.gpus
         """Whether all GPUs of a node are equally close to each other."""
         self.buckets = [0] * (node.gpus + 1)
@@ -83,5 +94,6 @@ class Kind:
             and self.cpu_milli == node.cpu_milli
             and self.memory_mib == node.memory_mib
             and self.cluster == node.cluster
-            and self.group_size == node.close_gpus
+            and self.close_gpus == node.close_gpus
+            and self.domain_size == node.domain_gpus
         )

@@ -6,12 +6,12 @@ a GPU and for gangs.
 
 from collections.abc import Callable, Iterable, Iterator
 
-from gpuyard.core.fleet.bits import choose_gpus, each, positions
+from gpuyard.core.fleet.bits import choose_gpus, choose_in_domains, each, positions, tasks_in_domains
 from gpuyard.core.fleet.kinds import Kind
 from gpuyard.core.fleet.levels import SWITCH, in_order, near, nearest_first
 from gpuyard.core.fleet.mig_placing import place_slices
 from gpuyard.core.fleet.nodes import Nodes, find_barred
-from gpuyard.core.fleet.shapes import Shape, Way
+from gpuyard.core.fleet.shapes import ONE, Shape, Way
 from gpuyard.model import Grant
 from gpuyard.model.units import MILLI
 
@@ -40,18 +40,26 @@ def find_ways(nodes: Nodes, shape: Shape, rank: Ranker | None) -> Iterable[Way]:
 
 def grant_tasks(nodes: Nodes, shape: Shape, number: int, tasks: int) -> Grant:
     """`tasks` tasks of a whole-GPU shape on a node that has the room."""
-    count = shape.gpus * tasks
     gpus = 0
-    if count:
+    if shape.gpus:
         kind = nodes.kinds[nodes.kind[number]]
-        gpus = choose_gpus(nodes.free_mask[number], count, kind.group_size, kind.gpus)
+        gpus = choose_on(nodes.free_mask[number], shape, tasks, kind)
     return _new(
         Grant, (number, gpus, MILLI, shape.cpu_milli * tasks, shape.memory_mib * tasks, tasks, (), "")
     )
 
 
+def choose_on(free: int, shape: Shape, tasks: int, kind: Kind) -> int:
+    """Which of the free GPUs of a node so many tasks of a whole-GPU shape get."""
+    if shape.in_domain:
+        return choose_in_domains(free, tasks, shape.gpus, kind.domain_size, kind.close_gpus, kind.gpus)
+    return choose_gpus(free, shape.gpus * tasks, kind.group_size, kind.gpus, kind.inner_size)
+
+
 def has_room(nodes: Nodes, shape: Shape, number: int, tasks: int) -> bool:
     """Whether cores and memory suffice for `tasks` tasks; for GPUs, the node's bucket guarantees it."""
+    if shape.in_domain and not has_domains(nodes, shape, number, tasks):
+        return False
     return (
         shape.cpu_milli * tasks <= nodes.cpu_free[number]
         and shape.memory_mib * tasks <= nodes.memory_free[number]
@@ -64,6 +72,12 @@ def has_room(nodes: Nodes, shape: Shape, number: int, tasks: int) -> bool:
             )
         )
     )
+
+
+def has_domains(nodes: Nodes, shape: Shape, number: int, tasks: int) -> bool:
+    """Whether each of these tasks could have its GPUs in one NUMA domain."""
+    size = nodes.kind_of[number].domain_size
+    return tasks_in_domains(nodes.free_mask[number], shape.gpus, size) >= tasks
 
 
 def place_best_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
@@ -79,10 +93,10 @@ def place_best_fit(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Gr
             number = low.bit_length() - 1
             if room_for_sure or has_room(nodes, shape, number, 1):
                 free = nodes.free_mask[number]
-                if gpus == 1 and kind.one_group:
+                if gpus == 1 and kind.one_group and not shape.in_domain:
                     mask = free & -free
                 else:
-                    mask = choose_gpus(free, gpus, kind.group_size, kind.gpus) if gpus else 0
+                    mask = choose_on(free, shape, 1, kind) if gpus else 0
                 grants = shape.grants.get((number, mask))
                 if grants is None:
                     grants = _grants_of_one(shape, number, mask)
@@ -206,7 +220,7 @@ def find_with_room(nodes: Nodes, shape: Shape, kind: Kind, among: int, tasks: in
     for bucket in kind.buckets[shape.gpus * tasks :]:
         members |= bucket
     members &= among
-    if shape.cpu_milli or shape.memory_mib:
+    if shape.cpu_milli or shape.memory_mib or shape.in_domain:
         fitting = 0
         for number in each(members):
             if has_room(nodes, shape, number, tasks):
@@ -259,6 +273,9 @@ def placer(single: Placer, share: Placer, slices: Placer = place_slices) -> Plac
     by_form = (single, gang, share, slices)
 
     def place(nodes: Nodes, shape: Shape, way: Way, among: int) -> tuple[Grant, ...] | None:
+        if shape.in_domain and shape.form == ONE:
+            # What compares nodes by their free GPUs does not know of domains.
+            return place_best_fit(nodes, shape, way, among)
         return by_form[shape.form](nodes, shape, way, among)
 
     return place

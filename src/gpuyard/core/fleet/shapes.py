@@ -55,6 +55,7 @@ class Shape:
         "gpus_alone",
         "grants",
         "hopeless_at",
+        "in_domain",
         "in_order",
         "index",
         "measure",
@@ -106,14 +107,19 @@ class Shape:
         """Which search finds room for it."""
         if self.profile or self.milli != MILLI:
             self.form = SLICES if self.profile else SHARE
+        self.in_domain = ask.one_domain and isinstance(request, Whole) and self.gpus > 0
+        """Whether the GPUs of a task are all in one NUMA domain, and its cores and memory fit there."""
         self.whole_only = (
-            isinstance(request, Whole) and self.gpus > 0 and not self.cpu_milli and not self.memory_mib
+            isinstance(request, Whole)
+            and self.gpus > 0
+            and not (self.cpu_milli or self.memory_mib or self.in_domain)
         )
         """Whether it wants whole GPUs and nothing else."""
         self.user = request.user if isinstance(request, Milli) else ""
         """The user of the share, if it may only go beside shares of that user."""
         self.gpus_alone = bool(
-            self.gpus and not (self.profile or self.user or self.cpu_milli or self.memory_mib)
+            self.gpus
+            and not (self.profile or self.user or self.cpu_milli or self.memory_mib or self.in_domain)
         )
         """Whether it wants GPUs, or parts of them, and nothing else."""
         self.needs = _needs(ask)

@@ -148,6 +148,11 @@ class Shapes:
         ):
             if want:
                 per_node = min(per_node, have // want)
+        if shape.in_domain:
+            domains = kind.gpus // kind.domain_size
+            if max(shape.cpu_milli * domains - cpu_milli, shape.memory_mib * domains - memory_mib) > 0:
+                return None
+            per_node = min(per_node, kind.domain_size // shape.gpus * domains)
         if ask.nodes_min > 1:
             # As even as possible, but never so many tasks on a node that the job needs fewer than `nodes_min` nodes.
             even = -(-shape.tasks // ask.nodes_min)

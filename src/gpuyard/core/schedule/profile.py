@@ -17,6 +17,7 @@ from gpuyard.core.fleet.fixed_choice import choose_gpus, choose_nodes
 from gpuyard.core.fleet.gpu_reserves import keep_cores
 from gpuyard.core.fleet.levels import in_order
 from gpuyard.core.fleet.nodes import NEVER_MS
+from gpuyard.core.fleet.placing import choose_on
 from gpuyard.core.fleet.shapes import Shape, Way
 from gpuyard.core.fleet.ways import gpus_on_node
 from gpuyard.core.jobs.records import JobRecord
@@ -265,6 +266,7 @@ class FleetProfile:
             shape.memory_mib * tasks,
             shape.user,
             find_closed(self._state.nodes, shape, number),
+            (shape.gpus, self._state.nodes.kind_of[number].domain_size) if shape.in_domain else None,
         )
 
     def _spread(self, record: JobRecord, way: Way, from_ms: int) -> tuple[int, Able]:
@@ -329,7 +331,11 @@ class FleetProfile:
         free = self._of(number).window(shape.milli, shape.user, at_ms, end_ms)
         free &= ~find_closed(nodes, shape, number)
         if shape.milli == MILLI:
-            mask = choose_gpus(free, gpus_on_node(nodes, shape, number) * tasks, kind.group_size, kind.gpus)
+            count = gpus_on_node(nodes, shape, number) * tasks
+            if shape.in_domain:
+                mask = choose_on(free, shape, tasks, kind)
+            else:
+                mask = choose_gpus(free, count, kind.group_size, kind.gpus, kind.inner_size)
         else:
             left = left or self._left_by_those_ahead(record, number, at_ms)
             fullest = sorted([(left[gpu], gpu) for gpu in positions[free]])

@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from itertools import islice
 
 from gpuyard.core.caches import CacheSlot
-from gpuyard.core.fleet.bits import each, positions
+from gpuyard.core.fleet.bits import choose_in_domains, each, positions, tasks_in_domains
 from gpuyard.core.fleet.gpu_reserves import beside_ms, keep_cores, kept_beside
 from gpuyard.core.fleet.nodes import NEVER_MS, DirtyNodes, Nodes, cut_mask
 from gpuyard.core.fleet.shapes import Shape, Way
@@ -166,6 +166,8 @@ def _room_ms(nodes: Nodes, shape: Shape, number: int, tasks: int) -> int:
     """The same for a node that takes new attempts."""
     if not shape.gpus and number in nodes.beside:
         return beside_ms(nodes, shape, number, tasks)
+    if shape.in_domain:
+        return _domain_ms(nodes, shape, number, tasks)
     gpus = (gpus_on_node(nodes, shape, number) if shape.profile else shape.gpus) * tasks
     cpu = nodes.cpu_free[number] - shape.cpu_milli * tasks
     memory = nodes.memory_free[number] - shape.memory_mib * tasks
@@ -198,6 +200,27 @@ def _room_ms(nodes: Nodes, shape: Shape, number: int, tasks: int) -> int:
         if have >= gpus and cpu >= 0 and memory >= 0:
             return end_ms or 1
     return NEVER_MS
+
+
+def _domain_ms(nodes: Nodes, shape: Shape, number: int, tasks: int) -> int:
+    """The same for tasks whose GPUs are to be in one NUMA domain."""
+    free, size = list(nodes.gpu_free[number]), nodes.kind_of[number].domain_size
+    cpu = nodes.cpu_free[number] - shape.cpu_milli * tasks
+    memory = nodes.memory_free[number] - shape.memory_mib * tasks
+    if cpu >= 0 and memory >= 0 and tasks_in_domains(_whole(free), shape.gpus, size) >= tasks:
+        return 0
+    for end_ms, _job_id, grant in nodes.ends(number):
+        _give(free, grant)
+        cpu += grant.cpu_milli
+        memory += grant.memory_mib
+        if cpu >= 0 and memory >= 0 and tasks_in_domains(_whole(free), shape.gpus, size) >= tasks:
+            return end_ms or 1
+    return NEVER_MS
+
+
+def _whole(free: list[int]) -> int:
+    """The wholly free GPUs as a mask."""
+    return sum([1 << gpu for gpu, left in enumerate(free) if left >= MILLI])
 
 
 def _empty_ms(nodes: Nodes, number: int) -> int:
@@ -466,6 +489,12 @@ def _holds(nodes: Nodes, shape: Shape, number: int, tasks: int, at_ms: int) -> l
             if then[gpu] >= shape.milli and not others.get(gpu)
         ]
     )
+    if shape.in_domain:
+        kind = nodes.kind_of[number]
+        mask = choose_in_domains(
+            _whole(then), tasks, shape.gpus, kind.domain_size, kind.close_gpus, kind.gpus
+        )
+        will_do = [(free, gpu) for free, gpu in will_do if mask >> gpu & 1]
     by_milli: dict[int, int] = {}
     for free, gpu in will_do[: gpus_on_node(nodes, shape, number) * tasks]:
         keep = max(0, free - (then[gpu] - shape.milli))

@@ -7,7 +7,7 @@ when a waiting one is to start. Between two such times nothing has to be checked
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
-from gpuyard.core.fleet.bits import positions
+from gpuyard.core.fleet.bits import positions, tasks_in_domains
 from gpuyard.core.fleet.nodes import NEVER_MS, is_without_gpus
 from gpuyard.model import Grant
 from gpuyard.model.units import MILLI
@@ -19,8 +19,9 @@ _CPU, _MEMORY = -2, -1
 _FOR_EVER_MS = NEVER_MS << 1
 """The end of the last row: later than any start plus any run time."""
 
-Need = tuple[int, int, int, int, str, int]
-"""GPUs, milli of each, cores, memory, the user of the share, and the GPUs of the node that never qualify."""
+Need = tuple[int, int, int, int, str, int, tuple[int, int] | None]
+"""GPUs, milli of each, cores, memory, the user of the share, and the GPUs of the node that never qualify; where those
+of a task are to be in one NUMA domain, how many these are, and how many a domain has."""
 
 Beside = tuple[int, int]
 """Cores and memory left to jobs without GPUs."""
@@ -159,7 +160,7 @@ class NodeSteps(Steps):
 
     def _find_gaps(self, need: Need) -> list[tuple[int, int]]:
         """Periods in which the need can be met, without those that start later and end no later than another."""
-        gpus, milli, cpu_milli, memory_mib, user, never = need
+        gpus, milli, cpu_milli, memory_mib, user, never, domain = need
         times, rows, masks = self.times, self.rows, self._masks(milli, user)
         if never:
             masks = [mask & ~never for mask in masks]
@@ -175,6 +176,8 @@ class NodeSteps(Steps):
                 mask &= masks[at]
                 row = rows[at]
                 if mask.bit_count() < gpus or row[_CPU] < cpu_milli or row[_MEMORY] < memory_mib:
+                    break
+                if domain is not None and tasks_in_domains(mask, *domain) * domain[0] < gpus:
                     break
                 if beside is not None and (beside[at][0] < cpu_milli or beside[at][1] < memory_mib):
                     break
