@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from gpuyard.core.schedule.held_profile import HeldAt
 from gpuyard.core.schedule.passes import Pass
 from gpuyard.core.schedule.reserve import READY, Looked
 from gpuyard.core.schedule.victims import VictimOrder
-from gpuyard.model import Ask, Grant, NodeCordoned, ReasonCode, Reservation
+from gpuyard.model import Ask, Grant, JobCancelled, NodeCordoned, ReasonCode, Reservation
 from gpuyard.testing import ask, nodes, tenant
 from harness.machines.checked import CheckedYard
 
@@ -307,6 +308,68 @@ def test_room_is_searched_for_once_in_a_turn() -> None:
     assert plan == here.decide()
 
 
+def test_one_refusal_behind_quota_answers_for_longer_jobs() -> None:
+    """A job of the stream that ends before the quota is there is examined, and starts."""
+    here = CheckedYard("default", nodes(2), [tenant("a", limit=5), tenant("b")])
+    here.submit(4, tenant="a", limit_ms=60 * S)
+    here.step()
+    here.now_ms += S
+    here.submit(5, tenant="a", limit_ms=S)
+    longer = [here.submit(1, tenant="a", limit_ms=many * S) for many in (90, 70, 80)]
+    short = here.submit(1, tenant="a", limit_ms=9 * S)
+    looked: list[Shape] = []
+
+    def counted(_nodes: Nodes, shape: Shape) -> Iterable[Way]:
+        looked.append(shape)
+        return shape.ways
+
+    plan = decide(here.state, replace(here.policy, rank=counted), here.now_ms)
+    assert [5, 1, 1] == [shape.gpus for shape in looked]
+    assert [short] == here.started(plan)
+    assert [ReasonCode.QUOTA_AHEAD] * 3 == [here.code(plan, job) for job in longer]
+    assert plan == here.decide()
+
+
+def test_a_stream_without_a_short_job_is_closed_at_once() -> None:
+    """The shortest job of a stream decides, also after it has gone or another has come."""
+    here = CheckedYard("fifo", nodes(1))
+    here.submit(6, limit_ms=10 * S)
+    here.step()
+    here.submit(8, limit_ms=S)
+    longer = [here.submit(1, limit_ms=many * S) for many in (90, 30, 60)]
+    assert sorted(here.state.queue._least.values()) == [S, 30 * S]
+    assert [longer[0]] == [job for job in here.decide().examined if job in longer]
+    here.apply(JobCancelled(here.now_ms, longer[1]))
+    assert [] == here.started(here.decide())
+    short = here.submit(1, limit_ms=5 * S)
+    assert [short] == here.started(here.decide())
+
+
+@pytest.mark.parametrize("name", ["default", "fair", "class", "srtf"])
+def test_a_rule_says_up_to_which_ask_it_applies(name: str) -> None:
+    """As it answers for each size by itself: a tenant below its guarantee, one without, and one that borrows."""
+    here = CheckedYard(
+        name, nodes(4), [tenant("a", guarantee=12), tenant("b"), tenant("c", guarantee=4), tenant("a/x")]
+    )
+    here.submit(4, tenant="a/x", limit_ms=600 * S)
+    here.submit(8, tenant="c", limit_ms=600 * S)
+    here.step()
+    here.now_ms += S
+    waiting = [
+        here.state.jobs[here.submit(size, tenant=whose, klass=klass, limit_ms=S)]
+        for whose in ("a/x", "b", "c")
+        for klass in ("batch", "urgent")
+        for size in (1, 2, 4, 8)
+    ]
+    said = set()
+    for record in waiting:
+        for rule in here.policy.rules:
+            answer = rule.applies(here.state, record, here.now_ms)
+            assert answer is (record.shape.gpu_milli <= rule.within(here.state, record, here.now_ms))
+            said.add(answer)
+    assert said == {False, True} or name == "srtf"
+
+
 def test_the_table_of_short_cuts_names_these_tests() -> None:
     # From the source: a compiled module has no text of its own.
     source = (
@@ -315,5 +378,5 @@ def test_the_table_of_short_cuts_names_these_tests() -> None:
     text = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
     named = re.findall(r"`(test_\w+)…?`", text)
     here = [name for name in globals() if name.startswith("test_")]
-    assert len(named) == 14
+    assert len(named) == 16
     assert [] == [name for name in named if not any(each.startswith(name) for each in here)]

@@ -13,46 +13,24 @@ pass grows with the number of different asks, not with the length of the queue.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from heapq import heapify, heappop, heapreplace, merge
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import merge
 from operator import itemgetter
-from typing import Any, cast
+from typing import cast
 
 from gpuyard.core.fleet.shapes import Shape
 from gpuyard.core.jobs.order import Order
 from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.jobs.walk import FairGroup, FairWalk, Row, StreamKey, Walk, pick_tenant
 from gpuyard.core.quota.tenants import ROOT, Tenants
-from gpuyard.model.units import NO_LIMIT_MS
 
-Row = tuple[Any, ...]
-"""(keys…, place by age, id, estimate, record): ids are unique, so the fields after the id are never compared."""
-
-_ESTIMATE_MS = itemgetter(-2)
 _RECORD = itemgetter(-1)
 
 _TOP = -(1 << 62)
 """Smaller than any key of an order: jobs that were moved to the top come first."""
 
-Hopeless = Callable[[JobRecord], bool]
-"""Whether a quick check shows that a job, and its whole stream, cannot start."""
-
-_SKIPPED_MAX = 200
-"""How many jobs that run too long are skipped in one stream before the rest of it is skipped too."""
-
-StreamKey = tuple[int, int, int]
-"""(shape, tenant, priority): tenant and priority only where they make a difference."""
-
-
-class FairGroup:
-    """Jobs that are equal before the fair share applies. Without fair share there is one group, of one tenant."""
-
-    __slots__ = ("counts", "streams")
-
-    def __init__(self) -> None:
-        self.streams: dict[int, dict[StreamKey, list[Row]]] = {}
-        """By tenant (`ROOT` for all, without fair share)."""
-        self.counts: dict[int, int] = {}
-        """Jobs in each tenant's subtree."""
+Reach = Callable[[JobRecord], int]
+"""Up to which ask, in milli-GPU, jobs of the same tenant, class and GPU models may force room; -1: none."""
 
 
 class WaitQueue:
@@ -69,6 +47,8 @@ class WaitQueue:
         self._fair = order.fair
         self._turned: dict[int, int] = {}
         """By id: the tenant in whose line a gang waits that has left its user's."""
+        self._least: dict[int, int] = {}
+        """By `id()` of the rows of a stream: no job there has a shorter estimate. Exact when it was last asked for."""
         self._by_age = not order.before and not order.fair and not order.after
         self._nice = False
         """Whether a job may be behind others that are submitted later."""
@@ -151,8 +131,12 @@ class WaitQueue:
             streams = group.streams[at] = {}
         rows = streams.get(stream)
         if rows is None:
-            streams[stream] = [row]
-        elif rows[-1] < row:
+            rows = streams[stream] = [row]
+            self._least[id(rows)] = record.estimate_ms
+            return
+        if record.estimate_ms < self._least[id(rows)]:
+            self._least[id(rows)] = record.estimate_ms
+        if rows[-1] < row:
             rows.append(row)
         else:
             insort(rows, row)
@@ -250,7 +234,7 @@ class WaitQueue:
         """Remove a stream that has no jobs left."""
         group = self.groups[key]
         streams = group.streams[at]
-        del streams[stream]
+        del self._least[id(streams.pop(stream))]
         if not streams:
             del group.streams[at]
             if not group.streams:
@@ -266,17 +250,18 @@ class WaitQueue:
         return self.groups[record.group].streams[self.line(record)][record.stream][0] is not record.entry
 
     def sift(
-        self, generation: int, most: int, hopeless: Callable[[Shape], bool], forces: Hopeless | None
+        self, generation: int, most: int, hopeless: Callable[[Shape], bool], within: Reach | None
     ) -> "tuple[JobRecord, Sequence[list[Row]] | Sequence[FairGroup]] | None":
         """The first job in the queue, if it has no hope of room, and the streams that have some; with fair share they
         are in their groups, the first one first.
 
         `generation` is the nodes' `room_generation`: while it stays, a shape without hope stays without. No node has
-        more than `most` GPUs free. A job that `forces` room has hope, whatever is free; None: no job does.
+        more than `most` GPUs free. A job that may force room, as it asks for no more than `within` says, has hope,
+        whatever is free; None: no job may.
         """
         self.settle()
         if self._fair:
-            return self._sift_fair(generation, most, hopeless, forces)
+            return self._sift_fair(generation, most, hopeless, within)
         first: Row | None = None
         hopeful = []
         for rows in self.groups[()].streams[ROOT].values():
@@ -290,39 +275,49 @@ class WaitQueue:
                 else:
                     hopeful.append(rows)
                     continue
-            if forces is not None and forces(row[-1]):
+            if within is not None and shape.gpu_milli <= within(row[-1]):
                 hopeful.append(rows)
         assert first is not None
         record: JobRecord = first[-1]
-        if record.shape.hopeless_at != generation or (forces is not None and forces(record)):
+        shape = record.shape
+        if shape.hopeless_at != generation or (within is not None and shape.gpu_milli <= within(record)):
             return None
         return record, hopeful
 
     def _sift_fair(
-        self, generation: int, most: int, hopeless: Callable[[Shape], bool], forces: Hopeless | None
+        self, generation: int, most: int, hopeless: Callable[[Shape], bool], within: Reach | None
     ) -> "tuple[JobRecord, Sequence[FairGroup]] | None":
-        group = self.groups[self.group_keys[0]]
-        leaf = pick_tenant(self.tenants, group, (), set())
-        record: JobRecord = min([rows[0] for rows in group.streams[leaf].values()])[-1]
+        groups, keys = self.groups, self.group_keys
+        leaf = pick_tenant(self.tenants, groups[keys[0]], (), set())
+        record: JobRecord = min([rows[0] for rows in groups[keys[0]].streams[leaf].values()])[-1]
         shape = record.shape
         if shape.hopeless_at != generation:
             if shape.node_gpus <= most and not hopeless(shape):
                 return None
             shape.hopeless_at = generation
-        if forces is not None and forces(record):
-            return None
+        reach, whose, klass, models = -1, -1, record.klass, shape.models
+        if within is not None:
+            whose, reach = record.leaf, within(record)
+            if shape.gpu_milli <= reach:
+                return None
         hopeful: list[FairGroup] = []
-        for key in self.group_keys:
+        for key in keys:
             part: FairGroup | None = None
-            for at, streams in self.groups[key].streams.items():
+            for at, streams in groups[key].streams.items():
                 for stream, rows in streams.items():
-                    shape = rows[0][-1].shape
+                    head: JobRecord = rows[0][-1]
+                    shape = head.shape
                     if shape.hopeless_at != generation:
                         if shape.node_gpus <= most and not hopeless(shape):
                             part = self._enter(part, at, stream, rows)
                             continue
                         shape.hopeless_at = generation
-                    if forces is not None and forces(rows[0][-1]):
+                    if within is None:
+                        continue
+                    if head.leaf != whose or head.klass is not klass or shape.models != models:
+                        # Most streams beside each other differ in size alone.
+                        whose, klass, models, reach = head.leaf, head.klass, shape.models, within(head)
+                    if shape.gpu_milli <= reach:
                         part = self._enter(part, at, stream, rows)
             if part is not None:
                 hopeful.append(part)
@@ -361,230 +356,24 @@ class WaitQueue:
         """Start a walk through the queue."""
         self.settle()
         if self._fair:
-            return FairWalk(self.tenants, [self.groups[key] for key in self.group_keys], per_tenant_max)
+            groups = [self.groups[key] for key in self.group_keys]
+            return FairWalk(self.tenants, groups, self._least, per_tenant_max)
         group = self.groups.get(())
-        return Walk(() if group is None else group.streams[ROOT].values())
+        return Walk(() if group is None else group.streams[ROOT].values(), self._least)
 
     def walk_past(
         self, first: JobRecord, hopeful: "Sequence[list[Row]] | Sequence[FairGroup]", per_tenant_max: int
     ) -> "Walk":
         """Start a walk through what `sift` found behind the first job."""
-        if self._fair:
-            return FairWalk(self.tenants, cast("Sequence[FairGroup]", hopeful), per_tenant_max, first)
-        return Walk(cast("Sequence[list[Row]]", hopeful))
-
-
-class Lane:
-    """Streams merged in order. The heap holds the next row of each open stream."""
-
-    __slots__ = ("_heap",)
-
-    def __init__(self, streams: Iterable[list[Row]]) -> None:
-        self._heap: list[tuple[Row, int, list[Row]]] = [(rows[0], 0, rows) for rows in streams]
-        if len(self._heap) > 1:
-            heapify(self._heap)
-
-    def next(self) -> JobRecord | None:
-        """The next job in order. `step` acts on its stream."""
-        heap = self._heap
-        if not heap:
-            return None
-        record: JobRecord = heap[0][0][-1]
-        return record
-
-    def step(self, within_ms: int) -> None:
-        """Go past the current job to the next of its stream that runs no longer than `within_ms`.
-
-        0 closes the stream, because all jobs behind it would get the same answer.
-        """
-        heap = self._heap
-        if not within_ms:
-            heappop(heap)
-            return
-        _row, at, rows = heap[0]
-        at += 1
-        last = len(rows)
-        if within_ms < NO_LIMIT_MS and at < last:
-            last = min(last, at + _SKIPPED_MAX)
-            # Mostly all of them run longer: check that for all at once first.
-            if min(map(_ESTIMATE_MS, rows[at:last])) > within_ms:
-                at = last
-            while at < last and rows[at][-2] > within_ms:
-                at += 1
-        if at < last:
-            heapreplace(heap, (rows[at], at, rows))
-        else:
-            heappop(heap)
-
-    def done(self) -> bool:
-        """Whether all streams are closed."""
-        return not self._heap
-
-    def drop(self, hopeless: Hopeless) -> None:
-        """Close the streams of jobs that cannot start."""
-        kept = [item for item in self._heap if not hopeless(item[0][-1])]
-        if len(kept) < len(self._heap):
-            heapify(kept)
-            self._heap = kept
-
-
-class Walk(Lane):
-    """A walk through a queue without fair share, or through some of its streams."""
-
-    __slots__ = ()
-
-    def skip(self, _record: JobRecord) -> None:
-        """Skip the current job and its whole stream, as if they had been dropped."""
-        self.step(0)
-
-    def started(self, _record: JobRecord) -> None:
-        """The current job starts in this pass."""
-        self.step(NO_LIMIT_MS)
-
-    def blocked(self, _record: JobRecord, within_ms: int) -> None:
-        """The current job does not start; nor would the jobs of its stream that run longer than this."""
-        self.step(within_ms)
-
-
-class FairWalk(Walk):
-    """A walk through the tenant tree, least served first, group by group."""
-
-    __slots__ = (
-        "_blocked",
-        "_closed",
-        "_drained",
-        "_group",
-        "_groups",
-        "_hopeless",
-        "_lanes",
-        "_leaf",
-        "_past",
-        "_per_tenant_max",
-        "_tenants",
-        "_unseen",
-    )
-
-    def __init__(
-        self,
-        tenants: Tenants,
-        groups: Sequence[FairGroup],
-        per_tenant_max: int,
-        past: JobRecord | None = None,
-    ) -> None:
-        """`past`: a job that was blocked before the walk begins."""
-        self._tenants = tenants
-        self._groups = iter(groups)
-        self._group: FairGroup | None = None
-        self._unseen = sum([len(group.streams) for group in groups])
-        """How many tenants of groups have not had a turn."""
-        self._per_tenant_max = per_tenant_max
-        self._lanes: dict[int, Lane] = {}
-        self._blocked: dict[int, int] = {}
-        self._drained: set[int] = set()
-        """Tenants with no own jobs left to examine."""
-        self._closed: set[int] = set()
-        """Tenants with no jobs left below them."""
-        self._hopeless: Hopeless | None = None
-        self._leaf = -1
-        """The tenant served last, until the order changes."""
-        self._past = past
-
-    def next(self) -> JobRecord | None:
-        """The next job of the least served tenant."""
-        while True:
-            leaf = self._leaf
-            if leaf < 0:
-                leaf = self._leaf = self._pick()
-                if leaf < 0:
-                    if not self._next_group():
-                        return None
-                    continue
-            lane = self._lanes.get(leaf)
-            if lane is None:
-                assert self._group is not None
-                lane = self._lane(self._group.streams[leaf].values())
-                self._lanes[leaf] = lane
-                self._unseen -= 1
-            record = lane.next()
-            if record is None or self._blocked.get(leaf, 0) >= self._per_tenant_max:
-                self._drained.add(leaf)
-                self._leaf = -1
-                continue
-            return record
-
-    def _lane(self, streams: Iterable[list[Row]]) -> Lane:
-        hopeless = self._hopeless
-        return Lane(streams if hopeless is None else [rows for rows in streams if not hopeless(rows[0][-1])])
-
-    def done(self) -> bool:
-        """Whether all streams of all tenants are closed. False may still mean that no job is left."""
-        return not self._unseen and not any([lane._heap for lane in self._lanes.values()])
-
-    def drop(self, hopeless: Hopeless) -> None:
-        """Skip all jobs that cannot start, of every tenant."""
-        self._hopeless = hopeless
-        for lane in self._lanes.values():
-            lane.drop(hopeless)
-
-    def skip(self, _record: JobRecord) -> None:
-        """Skip the stream without counting it against its tenant."""
-        self._lanes[self._leaf].step(0)
-
-    def started(self, _record: JobRecord) -> None:
-        """Usage changed: choose the tenant again."""
-        self._lanes[self._leaf].step(NO_LIMIT_MS)
-        self._leaf = -1
-
-    def blocked(self, _record: JobRecord, within_ms: int) -> None:
-        """Usage did not change: continue with the same tenant."""
-        self._lanes[self._leaf].step(within_ms)
-        self._blocked[self._leaf] = self._blocked.get(self._leaf, 0) + 1
-
-    def _next_group(self) -> bool:
-        group = next(self._groups, None)
-        if group is None:
-            return False
-        self._group = group
-        self._lanes.clear()
-        self._blocked.clear()
-        self._drained.clear()
-        self._closed.clear()
-        past, self._past = self._past, None
-        if past is not None:
-            # It was the first job of all: if any group has it, this one.
-            rows = next(iter(next(iter(group.streams.values())).values()))
-            if rows[0][-1].group == past.group:
-                self._blocked[past.leaf] = 1
-        return True
-
-    def _pick(self) -> int:
-        if self._group is None:
-            return -1
-        return pick_tenant(self._tenants, self._group, self._drained, self._closed)
-
-
-def pick_tenant(tenants: Tenants, group: FairGroup, drained: Container[int], closed: set[int]) -> int:
-    """Down the tree: 1. least usage over weight; 2. lowest number. A tenant's own jobs go before its members'.
-
-    `drained` tenants have no own jobs left; those found to have none below them either become `closed`. -1: no tenant
-    has any.
-    """
-    streams, counts = group.streams, group.counts
-    keys, children = tenants.fair_key, tenants.children
-    while ROOT not in closed:
-        number = ROOT
-        while True:
-            if number in streams and number not in drained:
-                return number
-            best = -1
-            for child in children[number]:
-                if counts.get(child, 0) and child not in closed and (best < 0 or keys[child] < keys[best]):
-                    best = child
-            if best < 0:
-                closed.add(number)
-                break
-            number = best
-    return -1
+        if not self._fair:
+            return Walk(cast("Sequence[list[Row]]", hopeful), self._least)
+        groups = cast("Sequence[FairGroup]", hopeful)
+        if len(groups) == 1 and len(groups[0].streams) == 1:
+            # One tenant, as mostly: no other can have a turn, and it has fewer jobs than may be examined.
+            (streams,) = groups[0].streams.values()
+            if sum(map(len, streams.values())) < per_tenant_max:
+                return Walk(streams.values(), self._least)
+        return FairWalk(self.tenants, groups, self._least, per_tenant_max, first)
 
 
 def count_ahead(queue: WaitQueue, record: JobRecord) -> int:

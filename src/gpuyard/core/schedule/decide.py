@@ -18,6 +18,8 @@ state rebuilt from its dump, and with the reference judge. The machines of `test
 | idle arrival | a new job is known not to start | `fold.submit` | `test_an_arrival_that_cannot_start_…` |
 | no room | a way had none, and no room came since | `State.no_room` | `test_a_way_without_room_is_remembered_…` |
 | stream | a job that gets the same answer was blocked | `Walk.blocked` | `test_one_job_of_a_stream_answers_for_all` |
+| behind quota | a job of its stream would delay another | `_Decision._ahead` | `test_one_refusal_behind_quota_…` |
+| too long | no job of a stream ends in time | `Lane.step` | `test_a_stream_without_a_short_job_…` |
 | settled | the first job for room has its promise | `_Decision._hopeless` | `test_jobs_behind_a_promise_…` |
 | soonest nodes | a job is promised room | `in_time` | `test_a_promise_looks_at_few_nodes`, and test_running_jobs.py |
 | few times | a promise, and guarantees held back | `unheld_from_ms` | `test_a_promise_looks_at_few_times`, the same |
@@ -29,8 +31,8 @@ from collections.abc import Callable, Sequence
 
 from gpuyard.core.fleet.nodes import NEVER_MS
 from gpuyard.core.fleet.placing import find_ways
-from gpuyard.core.jobs.queue import FairGroup, Row, Walk
 from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.jobs.walk import FairGroup, Row, Walk
 from gpuyard.core.schedule.passes import Pass, find_evicted
 from gpuyard.core.schedule.policy import Backfill, BackfillFactory, Policy
 from gpuyard.core.schedule.preempt import make_room
@@ -49,7 +51,7 @@ _PREEMPTIONS_TRIED_MAX = 4
 """How many blocked jobs of one pass may look for victims."""
 
 _STARTED, _EARMARK, _RESERVATION = ReasonCode.STARTED, ReasonCode.EARMARK, ReasonCode.RESERVATION
-_ROOM = ReasonCode.ROOM
+_ROOM, _QUOTA_AHEAD = ReasonCode.ROOM, ReasonCode.QUOTA_AHEAD
 
 _DIFFERS = frozenset({ReasonCode.QUOTA_AHEAD, ReasonCode.BUDGET, ReasonCode.NO_TIME_LIMIT})
 """Refusals that depend on how long the job runs: another job with the same ask may get a different answer."""
@@ -163,18 +165,18 @@ def _room_decides(state: State, policy: Policy) -> bool:
 
 def _sift(state: State, policy: Policy, now_ms: int) -> Sifted | None:
     """The first job, if it waits for room and can do nothing about it, and the streams that may yet start."""
-    forces: Callable[[JobRecord], bool] | None = None
+    within: Callable[[JobRecord], int] | None = None
     if policy.rules:
-        applies = [rule.applies for rule in policy.rules]
 
-        def forces(record: JobRecord) -> bool:
-            # Asked for every stream that has no room: a list or a generator of answers would cost as much again.
-            for each in applies:  # noqa: SIM110
-                if each(state, record, now_ms):
-                    return True
-            return False
+        def within(record: JobRecord) -> int:
+            most = -1
+            for rule in policy.rules:
+                reach = rule.within(state, record, now_ms)
+                if reach > most:
+                    most = reach
+            return most
 
-    found = state.queue.sift(state.nodes.room_generation, state.most_free(), state.hopeless, forces)
+    found = state.queue.sift(state.nodes.room_generation, state.most_free(), state.hopeless, within)
     if found is None:
         return None
     first = found[0]
@@ -204,6 +206,7 @@ class _Decision:
     """A pass and what it has decided so far."""
 
     __slots__ = (
+        "_ahead",
         "_backfill",
         "_behind",
         "_codes",
@@ -233,6 +236,8 @@ class _Decision:
         self._earmarks: list[Earmark] = []
         self._examined: list[int] = []
         self._codes: list[int] = []
+        self._ahead: dict[tuple[int, int, int], int] = {}
+        """Streams of jobs that wait for quota behind others: how long one may run that does not. Until a draft."""
         self._no_room: dict[int, bool] = {}
         """Whether an ask has no hope of room, for the asks that were checked."""
         self._softens = self._last = False
@@ -286,7 +291,6 @@ class _Decision:
         """Examine one job after the other until `depth` of them were blocked; how many more may be."""
         current = self._current
         examined, codes, starts = self._examined, self._codes, self._starts
-        differs = _DIFFERS_IN_TIME if self._backfill.promises_all else _DIFFERS
         while depth > 0:
             record = walk.next()
             if record is None:
@@ -299,12 +303,19 @@ class _Decision:
                 self.looked.add(record.stream)
                 walk.blocked(record, NO_LIMIT_MS)
                 continue
+            if record.estimate_ms > self._ahead.get(record.stream, NEVER_MS):
+                # Nothing has changed since the answer to another job of its stream.
+                codes.append(_QUOTA_AHEAD)
+                depth -= 1
+                walk.blocked(record, NO_LIMIT_MS)
+                continue
             if self.settled and current.rules and current.ruled(record) and self._roomless(record):
                 examined.pop()
                 walk.skip(record)
                 continue
             found = backfill.place(record)
             if type(found) is tuple:
+                self._ahead.clear()
                 starts.append(_new(Start, (record.id, record.attempt + 1, found)))
                 codes.append(_STARTED)
                 walk.started(record)
@@ -330,19 +341,28 @@ class _Decision:
             if not backfill.blocked(record, code):
                 self.settled = True
                 return 0
-            if code is _RESERVATION:
-                self.refused.add(record.stream)
-                walk.blocked(record, backfill.window_ms)
-            else:
-                each = code in differs
-                if each:
-                    self.looked.add(record.stream)
-                walk.blocked(record, NO_LIMIT_MS if each else 0)
+            self._note_refusal(walk, record, code, backfill)
             if backfill.settled and not self.settled:
                 # The first job that waits for room is dealt with. Of the rest, only jobs that might fit still matter.
                 self.settled = True
+                self._ahead.clear()
                 walk.drop(self._hopeless)
         return depth
+
+    def _note_refusal(self, walk: Walk, record: JobRecord, code: ReasonCode, backfill: Backfill) -> None:
+        """Go past a job that was refused, and as far as the others of its stream get the same answer."""
+        if code is _RESERVATION:
+            self.refused.add(record.stream)
+            walk.blocked(record, backfill.window_ms)
+            return
+        each = code in (_DIFFERS_IN_TIME if self._backfill.promises_all else _DIFFERS)
+        if each:
+            self.looked.add(record.stream)
+            if code is _QUOTA_AHEAD and len(record.shape.ways) == 1:
+                current = self._current
+                if not current.state.tenants.budgeted:
+                    self._ahead[record.stream] = current.ahead_ms
+        walk.blocked(record, NO_LIMIT_MS if each else 0)
 
     def _other_turn(self, walk: Walk, record: JobRecord) -> bool:
         """Whether it is not this job's turn: jobs over a soft budget come last, and the others only before them."""
@@ -389,6 +409,7 @@ class _Decision:
     def _force(self, record: JobRecord, backfill: Backfill) -> bool:
         """Make room for a job by stopping others. Room promised to jobs ahead of it stays theirs."""
         current, nodes = self._current, self._current.state.nodes
+        self._ahead.clear()
         self._tries -= 1
         holds = backfill.holds()
         nodes.shift(holds, -1)

@@ -32,6 +32,23 @@ def lowest_entitled(state: State, record: JobRecord, models: Sequence[int]) -> i
     return -1
 
 
+def most_entitled(state: State, leaf: int, models: Sequence[int]) -> int:
+    """The largest ask, in milli-GPU, with which a job of a tenant stays within a guarantee; -1: there is none."""
+    tenants, most = state.tenants, -1
+    guaranteed, used_of = tenants.guaranteed, tenants.used
+    for number in tenants.chain[leaf]:
+        if not guaranteed[number]:
+            break
+        guarantee, used = tenants.guarantee[number], used_of[number]
+        if guarantee[0] and guarantee[0] - used[0] > most:
+            most = guarantee[0] - used[0]
+        for model in models:
+            column = 1 + model
+            if guarantee[column] and guarantee[column] - used[column] > most:
+                most = guarantee[column] - used[column]
+    return most
+
+
 def unbound(
     current: Pass, record: JobRecord, model: int, promised: JobRecord, promised_model: int, at_ms: int
 ) -> bool:

@@ -38,6 +38,12 @@ class Rule(Protocol):
         """Quick test: might this job take room from any job at all?"""
         ...
 
+    def within(self, state: State, record: JobRecord, now_ms: int) -> int:
+        """The largest ask, in milli-GPU, up to which `applies` says yes to jobs of the same tenant, class and GPU
+        models; -1: it says no to all of them.
+        """
+        ...
+
     def rights(self, state: State, record: JobRecord, now_ms: int) -> Callable[[JobRecord], bool]:
         """The test whether the job may stop a victim. Called for each, after the earlier victims are drafted away."""
         ...
@@ -135,6 +141,7 @@ class Pass:
     __slots__ = (
         "_quotas",
         "_undo",
+        "ahead_ms",
         "aside",
         "drafted",
         "evicted",
@@ -174,6 +181,8 @@ class Pass:
         """These, and the victims chosen in this pass."""
         self.retry_ms = NEVER_MS
         """When the plan could change by time alone: a victim loses protection, or a job would outlast kept quota."""
+        self.ahead_ms = 0
+        """How long a job may run that was last refused because it would delay one that waits for quota."""
         self.aside: set[int] = set()
         """Jobs whose cost is set aside because they are promised room."""
         self._undo: list[tuple[Callable[..., None], tuple[object, ...]]] = []
@@ -401,29 +410,32 @@ class Pass:
         """Work out when the tenant will have the quota, from the expected ends of its running jobs."""
         tenants, milli = self.state.tenants, waiting.shape.gpu_milli
         number, column = kept.number, 1 + kept.model
-        used, jobs = list(tenants.used[number]), tenants.running[number]
-        measured, (cpus, memory) = tenants.measured, tenants.measure[number]
-        most_cpus, most_memory = [
-            limit - asked for limit, asked in zip(tenants.most[number], waiting.shape.measure, strict=True)
+        used, limit, ceiling = tenants.used[number], tenants.limit[number], tenants.ceiling[number]
+        # What is left for other jobs beside this one: below 0, as long as it lacks some.
+        total, alike = [min(limit[w], ceiling[w]) - used[w] - milli for w in (0, column)]
+        more_jobs = tenants.max_running[number] - tenants.running[number]
+        measured, asked = tenants.measured, waiting.shape.measure
+        cpus, memory = [
+            most - now - own
+            for most, now, own in zip(tenants.most[number], tenants.measure[number], asked, strict=True)
         ]
-        most = [min(a, b) for a, b in zip(tenants.limit[number], tenants.ceiling[number], strict=True)]
         at_ms = self.now_ms + NO_LIMIT_MS
         below = find_running(self.state, self.now_ms).ends_below(self.state, number)
+        running = self.state.running
         for end_ms, job_id, given_milli in merge(*below.values()):
-            ended = self.state.running[job_id]
-            used[0] -= given_milli
-            used[1 + ended.model] -= given_milli
-            jobs -= 1
-            enough = all(used[w] + milli <= most[w] for w in (0, column))
+            ended = running[job_id]
+            total += given_milli
+            if ended.model == kept.model:
+                alike += given_milli
+            more_jobs += 1
             if measured:
-                cpus, memory = cpus - ended.shape.measure[0], memory - ended.shape.measure[1]
-                enough = enough and cpus <= most_cpus and memory <= most_memory
-            if enough and jobs < tenants.max_running[number]:
+                cpus, memory = cpus + ended.shape.measure[0], memory + ended.shape.measure[1]
+                if cpus < 0 or memory < 0:
+                    continue
+            if total >= 0 and alike >= 0 and more_jobs > 0:
                 at_ms = end_ms
                 break
-        spare = min(most[w] - used[w] - milli for w in (0, column))
-        left = (most_cpus - cpus, most_memory - memory) if measured else UNMEASURED
-        kept.set(at_ms, spare, tenants.max_running[number] - jobs - 1, left)
+        kept.set(at_ms, min(total, alike), more_jobs - 1, (cpus, memory) if measured else UNMEASURED)
 
     def _overtakes(self, record: JobRecord) -> ReasonCode | None:
         kept_quota = self.kept_quota
@@ -433,6 +445,8 @@ class Pass:
             if kept is None or kept.for_job == record.id:
                 continue
             if self.delays(record, kept):
+                strict = self.policy.spec.backfill == "none"
+                self.ahead_ms = -1 if strict else kept.at_ms - self.now_ms
                 return ReasonCode.QUOTA_AHEAD
             if not kept.spares(record.shape):
                 # Started now, the job ends in time; started after this moment, it would not.

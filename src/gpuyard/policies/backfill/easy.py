@@ -64,7 +64,7 @@ class EasyPass:
             return found
         # The job would outlast the promise: it may only use what the promise leaves.
         where, home, quota = promised.where, self._pass.state.nodes.kind_of, self._quota
-        if any([grant.node in where for grant in found]) or (
+        if not where.keys().isdisjoint([grant[0] for grant in found]) or (
             quota is not None and not quota.leaves(record, home[found[0].node].model)
         ):
             beside = self._beside(promised, record)

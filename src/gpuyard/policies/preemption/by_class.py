@@ -6,6 +6,7 @@ It never brings another tenant below its guarantee: a promise to a tenant is wor
 from collections.abc import Callable
 
 from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.quota.tenants import UNLIMITED
 from gpuyard.core.schedule.running_jobs import find_running
 from gpuyard.core.state.state import State
 from gpuyard.model import StopCause
@@ -24,6 +25,13 @@ class PreemptByClass:
             return False
         groups = find_running(state, now_ms).groups.values()
         return any([group.count and group.klass.priority < priority for group in groups])
+
+    def within(self, state: State, record: JobRecord, now_ms: int) -> int:
+        """The size of a job makes no difference."""
+        lowest = state.lowest_preemptible
+        if lowest is None or record.klass.priority <= lowest:
+            return -1
+        return UNLIMITED if self.applies(state, record, now_ms) else -1
 
     def rights(self, state: State, record: JobRecord, _now_ms: int) -> Callable[[JobRecord], bool]:
         """The victim has a lower class, and the same tenant or one that stays at its guarantee."""

@@ -6,7 +6,7 @@ A tenant that reclaims ends within its guarantee, so no tenant can reclaim from 
 from collections.abc import Callable
 
 from gpuyard.core.jobs.records import JobRecord
-from gpuyard.core.schedule.entitled import lowest_entitled
+from gpuyard.core.schedule.entitled import lowest_entitled, most_entitled
 from gpuyard.core.state.state import State
 from gpuyard.model import StopCause
 
@@ -22,6 +22,10 @@ class Reclaim:
         if not state.tenants.guaranteed[record.leaf]:
             return False
         return lowest_entitled(state, record, record.shape.models) >= 0
+
+    def within(self, state: State, record: JobRecord, _now_ms: int) -> int:
+        """What is left of the guarantees above the job."""
+        return most_entitled(state, record.leaf, record.shape.models)
 
     def rights(self, state: State, record: JobRecord, _now_ms: int) -> Callable[[JobRecord], bool]:
         """Where the two chains meet: the job's side is within its guarantee, the victim's above its own."""

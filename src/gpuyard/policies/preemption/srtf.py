@@ -6,6 +6,7 @@ Far more is four times as much: with less, two jobs of similar length would stop
 from collections.abc import Callable
 
 from gpuyard.core.jobs.records import JobRecord
+from gpuyard.core.quota.tenants import UNLIMITED
 from gpuyard.core.schedule.running_jobs import find_running
 from gpuyard.core.state.state import State
 from gpuyard.model import StopCause
@@ -22,6 +23,10 @@ class PreemptLonger:
     def applies(self, state: State, _record: JobRecord, now_ms: int) -> bool:
         """Whether a preemptible job runs."""
         return any([group.count for group in find_running(state, now_ms).groups.values()])
+
+    def within(self, state: State, record: JobRecord, now_ms: int) -> int:
+        """The size of a job makes no difference."""
+        return UNLIMITED if self.applies(state, record, now_ms) else -1
 
     def rights(self, _state: State, record: JobRecord, now_ms: int) -> Callable[[JobRecord], bool]:
         """The victim has no higher class, and much more left to do."""
