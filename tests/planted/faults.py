@@ -24,6 +24,7 @@ PROMISES = "tests/contract/test_promises.py -k"
 FENCE = "tests/contract/test_local_fence.py"
 PINS = "tests/property/test_machine_pins.py"
 TURNS = "tests/unit/core/test_turns.py"
+CHANGED = "tests/unit/control/test_job_changes.py"
 LIFTS = "tests/unit/core/test_why.py tests/property/test_lifts.py"
 
 FAULTS = [
@@ -740,5 +741,75 @@ FAULTS = [
         "                one |= self.having(word)\n",
         "                one = self.having(word)\n",
         "tests/unit/core/test_placing.py tests/unit/core/test_marks.py",
+    ),
+    Planted(
+        "a changed job keeps the shape of what it asked for before",
+        "core/state/fold_change.py",
+        "    _spec, record.shape, record.klass,",
+        "    _spec, _shape, record.klass,",
+        MACHINE,
+    ),
+    Planted(
+        "a job that asks for more keeps its place in its line",
+        "core/jobs/records.py",
+        "        return (extras.joined_ms or self.job.submitted_ms) + extras.nice_ms\n",
+        "        return self.job.submitted_ms + extras.nice_ms\n",
+        MACHINE,
+    ),
+    Planted(
+        "a running job that is changed is charged twice",
+        "core/state/fold_change.py",
+        "    state.leave_off(record, event.at_ms)\n",
+        "",
+        MACHINE,
+    ),
+    Planted(
+        "a running job is expected to end at its old limit",
+        "core/state/fold_change.py",
+        "    if record.phase is not AttemptState.STOPPING:\n",
+        "    if False:\n",
+        MACHINE,
+    ),
+    Planted(
+        "a job that has started is booked to new labels as it runs",
+        "ledger/books.py",
+        "        if job is not None and not job.attempt:\n",
+        "        if job is not None:\n",
+        "tests/property/test_ledger.py",
+    ),
+    Planted(
+        "a row that is published changes with its job",
+        "control/reading/model.py",
+        "            record = JobRecord(self.job, self.shape, self.klass, own.leaf, own.party, own.count)\n",
+        "            record = JobRecord(own.job, self.shape, self.klass, own.leaf, own.party, own.count)\n",
+        "tests/property/test_published.py",
+    ),
+    Planted(
+        "jobs that would wait for each other are taken",
+        "control/commands/changes.py",
+        "        if job.id in self._awaited[asked]:\n",
+        "        if False:\n",
+        CHANGED,
+    ),
+    Planted(
+        "an administrator takes another user's job into a class of their own",
+        "control/commands/changes.py",
+        "            person = replace(person, name=spec.user)\n",
+        "            pass\n",
+        CHANGED,
+    ),
+    Planted(
+        "a limit that the engine refused stays in the log",
+        "control/loop/driving.py",
+        "                    if (event := kept_limit_event(draft.state, each, why, now_ms)) is not None:\n",
+        "                    if (event := kept_limit_event(draft.state, each, why, now_ms)) is None:\n",
+        LOOP,
+    ),
+    Planted(
+        "a supervisor does not heed another limit",
+        "engines/node/attempt/runner.py",
+        '        if limit_ms == self.plan["limit_ms"] or self.verdict:\n',
+        "        if True:\n",
+        PROMISES + " another_time_limit",
     ),
 ]
