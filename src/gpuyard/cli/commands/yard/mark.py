@@ -81,8 +81,9 @@ def _mark(
     if not changes and not reset:
         if pools or len(nodes) != 1:
             raise BadInput(
-                f"says nothing to change: {what} are shown of one node",
-                "Name one node to see them, or say what to set on several.",
+                f"no change of {what} stands among: {' '.join(nodes) or ', '.join(pools or [])}",
+                "A label is written KEY=VALUE or KEY-, a taint KEY=VALUE:EFFECT, KEY:EFFECT or KEY-; the effects are "
+                "NoSchedule, PreferNoSchedule and NoExecute. Without a change, name one node to see what it has.",
             )
         _show(nodes[0], output, what)
         return
