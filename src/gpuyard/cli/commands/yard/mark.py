@@ -1,5 +1,6 @@
 """`yard label`, `yard taint`: labels and taints of nodes."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from gpuyard.cli.connection.places import open_client
@@ -36,11 +37,7 @@ def label(
       yard label n1
       yard label n1 --reset
     """
-    nodes = [word for word in words if not _is_change(word)]
-    labels: dict[str, str | None] = {}
-    for word in [each for each in words if _is_change(each)]:
-        key, sign, value = word.partition("=")
-        labels[key if sign else word.removesuffix("-")] = value if sign else None
+    nodes, labels = parse_labels(words)
     _mark(nodes, {"labels": labels} if labels else {}, pool, reset, output, "labels")
 
 
@@ -61,14 +58,27 @@ def taint(
       yard taint n1 n2 gone:NoExecute
       yard taint n1 debug-
     """
+    nodes, changes = parse_taints(words)
+    _mark(nodes, changes, pool, reset, output, "taints")
+
+
+def parse_labels(words: Sequence[str]) -> tuple[list[str], dict[str, str | None]]:
+    """The nodes, and the labels by key; None: to be removed."""
+    nodes = [word for word in words if not _is_change(word)]
+    labels: dict[str, str | None] = {}
+    for word in [each for each in words if _is_change(each)]:
+        key, sign, value = word.partition("=")
+        labels[key if sign else word.removesuffix("-")] = value if sign else None
+    return nodes, labels
+
+
+def parse_taints(words: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
+    """The nodes, and the taints to set and to remove."""
     nodes = [word for word in words if not (_is_change(word) or word.lower().endswith(_EFFECTS))]
     changes = [word for word in words if word not in nodes]
-    body: dict[str, Any] = {}
-    if gone := [word.removesuffix("-") for word in changes if word.endswith("-")]:
-        body["untaint"] = gone
-    if new := [word for word in changes if not word.endswith("-")]:
-        body["taints"] = new
-    _mark(nodes, body, pool, reset, output, "taints")
+    gone = [word.removesuffix("-") for word in changes if word.endswith("-")]
+    new = [word for word in changes if not word.endswith("-")]
+    return nodes, ({"untaint": gone} if gone else {}) | ({"taints": new} if new else {})
 
 
 def _is_change(word: str) -> bool:
