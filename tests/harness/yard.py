@@ -4,14 +4,14 @@ from typing import Any
 
 from gpuyard import testing
 from gpuyard.model import Event
-from harness.reference.books import Books
+from harness.reference.walled import WalledBooks
 
 
 class Yard(testing.Yard):
     """The public yard, and reference books that fold the same events."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.books = Books()
+        self.books = WalledBooks()
         super().__init__(*args, **kwargs)
 
     def apply(self, event: Event) -> None:

@@ -17,6 +17,8 @@ class Planted(NamedTuple):
 
 
 MACHINE = "tests/property/test_machine_presets.py"
+INVARIANTS = f"{MACHINE}::test_preset_keeps_every_invariant"
+"""With a preset in brackets: its machine alone."""
 SEEDS = "tests/sim/test_faults.py"
 LOOP = "tests/unit/control/test_loop.py"
 CONTRACT = "tests/contract"
@@ -794,7 +796,7 @@ FAULTS = [
     Planted(
         "an administrator takes another user's job into a class of their own",
         "control/commands/changes.py",
-        "            person = replace(person, name=spec.user)\n",
+        "            person = replace(person, name=spec.user, uid=NO_UID, groups=spec.groups)\n",
         "            pass\n",
         CHANGED,
     ),
@@ -811,5 +813,61 @@ FAULTS = [
         '        if limit_ms == self.plan["limit_ms"] or self.verdict:\n',
         "        if True:\n",
         PROMISES + " another_time_limit",
+    ),
+    Planted(
+        "a pool takes the jobs of everybody",
+        "core/fleet/walls.py",
+        "    return not missed_kinds(wall.allow, asker) and not named_kinds(wall.deny, asker)\n",
+        "    return not named_kinds(wall.deny, asker)\n",
+        INVARIANTS + "[fifo]",
+    ),
+    Planted(
+        "a pool takes the jobs that it denies",
+        "core/fleet/walls.py",
+        "    return not missed_kinds(wall.allow, asker) and not named_kinds(wall.deny, asker)\n",
+        "    return not missed_kinds(wall.allow, asker)\n",
+        INVARIANTS + "[fifo]",
+    ),
+    Planted(
+        "a pool takes jobs that may run for longer",
+        "core/fleet/walls.py",
+        "                    if 0 < wall.time_limit_ms < limit_ms or not admits(wall, asker)\n",
+        "                    if not admits(wall, asker)\n",
+        INVARIANTS + "[fifo]",
+    ),
+    Planted(
+        "a job that names no time limit gets the shortest of its pools",
+        "core/fleet/walls.py",
+        "                longest_ms = max(longest_ms, wall.longest_default_ms)\n",
+        "                longest_ms = min(longest_ms or most_ms, wall.longest_default_ms)\n",
+        f"tests/unit/core/test_walls.py {INVARIANTS}[fifo]",
+    ),
+    Planted(
+        "a pool takes jobs on more nodes than it gives one",
+        "core/fleet/ways.py",
+        "        if there and fewest > wall.max_nodes_per_job:\n",
+        "        if False:\n",
+        "tests/unit/core/test_walls.py",
+    ),
+    Planted(
+        "a pool takes jobs with fewer GPUs than it asks for",
+        "core/fleet/ways.py",
+        "        if place in shape.closed or shape.gpu_milli < wall.min_gpu_milli:\n",
+        "        if place in shape.closed:\n",
+        INVARIANTS + "[fifo]",
+    ),
+    Planted(
+        "jobs are stopped in a pool that keeps them",
+        "core/schedule/running_jobs.py",
+        "    return record.klass.preemptible and not shelters(state.settings.walls, state.nodes, record.grants)\n",
+        "    return record.klass.preemptible\n",
+        "tests/unit/core/test_walls.py",
+    ),
+    Planted(
+        "jobs that name a pool with priority wait behind others",
+        "core/state/state.py",
+        "        return replace(klass, priority=klass.priority + tier * PRIORITY_TIER)\n",
+        "        return klass\n",
+        "tests/unit/core/test_walls.py",
     ),
 ]

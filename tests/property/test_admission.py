@@ -49,6 +49,7 @@ from gpuyard.model import (
 from gpuyard.model.placement import join_selections, parse_preferences, parse_taint, parse_tolerations
 from gpuyard.model.settings import TOTAL, NamedBudget, Window
 from gpuyard.model.units import DAY_MS, HOUR_MS
+from gpuyard.model.walls import Askers, Wall
 from gpuyard.policies.registry import PRESETS
 from rigs.request_service import rig
 
@@ -57,7 +58,7 @@ PAIRS = 10_000 if os.environ.get("GPUYARD_SOAK") else 1_500
 
 PEOPLE = [
     Person(0, 0, "root", True),
-    Person(1001, 1001, "ana", False),
+    Person(1001, 1001, "ana", False, groups=("red",)),
     Person(1002, 1002, "ben", False, places=("research",)),
     Person(1003, 1003, "cy", False, given=(Right(Role.USER, "research/vision"),)),
     Person(1004, 1004, "dee", False, given=(Right(Role.TENANT_ADMIN, "product"),), default_tenant="product/dee"),
@@ -113,6 +114,15 @@ VALUES: dict[str, list[Any]] = {
     "array_limit": [0, 1],
 }
 
+WALLS: list[dict[str, Wall]] = [
+    {},
+    {"a/q": Wall(allow=Askers(users=("ana", "ben")), time_limit_ms=HOUR_MS), "b/p": Wall(min_gpu_milli=2000)},
+    {
+        "a/q": Wall(deny=Askers(groups=("red",))),
+        "b/p": Wall(allow=Askers(tenants=("product",)), max_nodes_per_job=1),
+    },
+]
+"""The pool `p` of the first cluster stays open: jobs are put there whatever the judgement says."""
 RARE = 0.12
 """How often a field has another value than its default: with more, everything would be refused for its first flaw."""
 
@@ -131,6 +141,7 @@ def settings(version: int) -> Settings:
         partitions={"gpu": ("p", "q")},
         accounts={"p1": "research/vision"},
         qos={"high": "short"},
+        walls=WALLS[version % len(WALLS)],
         policy=PRESETS["default"],
     )  # fmt: skip
 

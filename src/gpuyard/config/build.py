@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from gpuyard.config import access, fleet, marks, servers, tenants
+from gpuyard.config import access, fleet, marks, servers, tenants, walls
 from gpuyard.config.engine_keys import Read
 from gpuyard.config.prices import check_prices
 from gpuyard.config.schema import YardFile
@@ -49,6 +49,8 @@ def build(file: YardFile, findings: Findings, read: Read, notes: tuple[str, ...]
     tenants.check_class_limits(file, set(file.classes or [_DEFAULTS.default_class]), findings)
     tenants.check_budgets(file, paths, set(file.classes or [_DEFAULTS.default_class]), findings)
     access.check_access(file.auth, paths, findings)
+    classes = list(file.classes or [_DEFAULTS.default_class])
+    walls.check_walls(file, fleet.list_pools(file), paths, classes, findings)
     findings.raise_if_any()
     policies = {**registry.PRESETS, **{name: _policy(file, name) for name in file.policies or {}}}
     gangs = file.gangs or registry.BALANCED
@@ -219,6 +221,7 @@ def _settings(
     given["marks"] = marks.build_marks(file)
     if reserves := fleet.read_reserves(file):
         given["reserves"] = reserves
+    given["walls"] = walls.build_walls(file)
     if file.budgets:
         given["budgets"] = tenants.build_budgets(file)
     if observed := fleet.read_observed(clusters):

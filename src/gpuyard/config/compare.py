@@ -27,6 +27,7 @@ from gpuyard.model import (
 )
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import HOUR_MS, MICRO_USD, MILLI, NO_LIMIT_MS
+from gpuyard.model.walls import Wall
 from gpuyard.policies.registry import find_gangs
 from gpuyard.quantities import decimal_text, duration_text, kept_text, memory_text, percent_text
 
@@ -39,7 +40,8 @@ class Change:
     """One difference. Nothing before: it was added; nothing after: it was removed."""
 
     kind: str
-    """`tenant`, `class`, `price`, `market`, `region`, `nodes`, `GPU model`, `partition`, `account`, `QOS`, `policy`,
+    """`tenant`, `class`, `price`, `market`, `region`, `wall`, `nodes`, `GPU model`, `partition`, `account`, `QOS`,
+    `policy`,
     `setting`, `user` or `auth`."""
     name: str
     """The tenant's path or the class that it is about; empty where there is only one."""
@@ -68,6 +70,7 @@ def compare(before: Settings, after: Settings) -> list[Change]:
         *_entries("region", before.regions, after.regions, lambda region: {"": region}),
         *_entries("nodes", _marked(before), _marked(after), _marks),
         *_entries("reserve", before.reserves, after.reserves, _reserve),
+        *_entries("wall", before.walls, after.walls, _wall),
         *_parts("policy", "", _policy(before.policy), _policy(after.policy)),
         *_entries(
             "share weight", before.share_weights, after.share_weights,
@@ -177,6 +180,8 @@ _WITHOUT = {
     "max_memory": _NO_LIMIT,
     "budget": _NO_LIMIT,
     "tenants": _EVERYBODY,
+    "time_limit": _NO_LIMIT,
+    "max_nodes_per_job": _NO_LIMIT,
 }
 """What holds for a key that is left out."""
 
@@ -269,6 +274,22 @@ def _klass(klass: JobClass) -> dict[str, str]:
         "grace": duration_text(klass.grace_ms),
         "tenants": ", ".join(klass.tenants) or ("none" if klass.users else _EVERYBODY),
         "users": ", ".join(klass.users) or "none",
+    }
+
+
+def _wall(wall: Wall) -> dict[str, str]:
+    texts = {
+        f"{key} {kind}": ", ".join(getattr(askers, kind)) or "none"
+        for key, askers in (("allow", wall.allow), ("deny", wall.deny))
+        for kind in ("tenants", "users", "groups", "classes")
+    }
+    return texts | {
+        "time_limit": duration_text(wall.time_limit_ms) if wall.time_limit_ms else _NO_LIMIT,
+        "default_time": duration_text(wall.default_time_ms) if wall.default_time_ms else "none",
+        "max_nodes_per_job": str(wall.max_nodes_per_job or _NO_LIMIT),
+        "min_gpus_per_job": _gpus(wall.min_gpu_milli) if wall.min_gpu_milli else "none",
+        "priority": str(wall.priority or "none"),
+        "preemptible": "none" if wall.preemptible else "false",
     }
 
 

@@ -83,6 +83,7 @@ _KEPT = Shown(
 _GPUS = {"anyOf": [{"type": "string", "pattern": values.GPUS_PATTERN}, {"const": 0}]}
 
 Priority = Annotated[int, *_whole(-1_000_000_000, 1_000_000_000)]
+Tier = Annotated[int, *_whole(0, 65_533)]
 NodeCount = Annotated[int, *_whole(1, q.NODES_MAX)]
 GroupSize = Annotated[int, *_whole(0, q.GPUS_PER_NODE_MAX)]
 AttemptCount = Annotated[int, *_whole(0, 1_000_000)]
@@ -163,7 +164,54 @@ class ReserveEntry(YamlMapping):
     memory: MemoryMib | None = _key("Main memory for each GPU. Default: none.", example="64G")
 
 
-class PoolEntry(YamlMapping):
+class AskersEntry(YamlMapping):
+    """Jobs by whose they are."""
+
+    tenants: Annotated[list[TenantPath], _OneOrMore()] | None = _key(
+        "Tenants, each with all below it. Default: of any.", example=["research"]
+    )
+    users: Annotated[list[Person], _OneOrMore()] | None = _key(
+        "People by name. Default: of anybody.", example=["ana", "bob"]
+    )
+    groups: Annotated[list[Word], _OneOrMore()] | None = _key(
+        "Groups of people: of the machine, or of the identity provider. Default: of any.", example=["physics"]
+    )
+    classes: Annotated[list[Word], _OneOrMore()] | None = _key(
+        "Classes. Default: of any.", example=["interactive"]
+    )
+
+
+class WallEntry(YamlMapping):
+    """What keeps jobs out of a pool."""
+
+    allow: AskersEntry | None = _key(
+        "Whose jobs the pool takes: a job has to be of each kind that is named. Default: everybody's.",
+        example={"users": ["ana", "bob"]},
+    )
+    deny: AskersEntry | None = _key(
+        "Whose jobs it does not take, whatever allow says: those of any kind that is named. Default: nobody's.",
+        example={"classes": ["idle"]},
+    )
+    time_limit: PositiveMs | None = _key(
+        "The longest time limit of a job. Default: its class's.", example="4h"
+    )
+    default_time: PositiveMs | None = _key(
+        "The time limit of a job that names none. Default: time_limit, then that of its class.", example="1h"
+    )
+    max_nodes_per_job: NodeCount | None = _key("The most nodes of one job. Default: any number.", example=2)
+    min_gpus_per_job: GpuMilli | None = _key("The fewest GPUs of one job. Default: any number.", example=8)
+    priority: Tier | None = _key(
+        "Jobs that name the pool go before jobs that name none or one with less, whatever their classes.",
+        default=0,
+        example=10,
+    )
+    preemptible: Boolean | None = _key(
+        "Whether jobs that run there may be stopped to make room for others, if their class allows it.",
+        default=True,
+    )
+
+
+class PoolEntry(WallEntry):
     """Nodes of one shape, price and market."""
 
     nodes: NodeCount = _required("Number of nodes.", example=8)
@@ -250,6 +298,11 @@ class ClusterEntry(YamlMapping):
     nodes: dict[str, MarksEntry] | None = _key(
         "Labels and taints of single nodes, by name or as n[1-4]. Default: none.",
         example={"h100-[0001-0002]": {"labels": {"example.com/disk": "nvme"}}},
+    )
+    walls: Annotated[dict[Name, WallEntry], _OrNothing()] | None = _key(
+        "Without pools: the walls of pools that the engine has, by pool; a pool of the file has these keys "
+        "itself. Default: none.",
+        example={"debug": {"time_limit": "30m"}},
     )
     preference: Annotated[int, *_whole(0, 1000)] | None = _key(
         "Jobs that name no cluster go to the cluster with the lowest preference that has room.",

@@ -35,6 +35,8 @@ _WORDS = {
     Cure.SLICE_SIZE: "a size of slice that the fleet has: `yard mig` lists them",
     Cure.OTHER_POOL: "another pool: {either}",
     Cure.OTHER_CLUSTER: "another cluster: {either}",
+    Cure.OPEN_POOL: "another wall of {names} (an admin: allow, deny and limits of the pool in yard.yaml, then yard "
+    "apply)",
     Cure.OTHER_NODES: "other nodes than those it asks for",
     Cure.OTHER_LABELS: "other labels than those it selects, or an admin that sets them (yard label)",
     Cure.TOLERATE: "tolerating it (--tolerate {either}), or an admin that removes it (yard taint)",

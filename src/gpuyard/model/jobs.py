@@ -207,6 +207,8 @@ class JobSpec:
     """Free labels for reports, by key; the project is one of them."""
     recipe_bytes: int = 0
     """The size of the recipe; 0: unknown, as in logs of earlier releases."""
+    groups: tuple[str, ...] = ()
+    """The groups of its user that walls of pools named when it was submitted."""
 
     @property
     def elsewhere(self) -> bool:

@@ -149,6 +149,13 @@ class RaiseNamedBudget:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenPools:
+    """These pools, by `CLUSTER/POOL`, have no walls."""
+
+    pools: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LendMore:
     """These tenants lend their whole guarantee for a GPU model, or under `total`, while it is idle."""
 
@@ -218,6 +225,7 @@ QuotaLift = (
     | RaiseBorrow
     | RaiseBudget
     | RaiseNamedBudget
+    | OpenPools
     | LendMore
 )
 """Lifts that change a setting."""

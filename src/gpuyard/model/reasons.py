@@ -52,6 +52,8 @@ class ReasonCode(IntEnum):
     """Jobs ahead of it take what there is, or would."""
     PER_USER = 20
     """Its user has as much as one user may: GPUs of a tenant on its path, or attempts."""
+    WALL = 21
+    """Every pool that could hold it takes no job like it: by its wall."""
 
 
 class WaitCause(Enum):
@@ -66,7 +68,7 @@ class WaitCause(Enum):
     ORDER = "order"
     """Jobs ahead of it had to start first."""
     QUOTA = "quota"
-    """A limit, or a guarantee of others; in logs of earlier releases a budget too."""
+    """A limit, the wall of a pool, or a guarantee of others; in logs of earlier releases a budget too."""
     BUDGET = "budget"
     """A budget had too little left for it, or could not count it."""
     OVER_ASKING = "over-asking"

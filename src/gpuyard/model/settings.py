@@ -10,6 +10,7 @@ from enum import StrEnum
 from gpuyard.model.catalogue import GpuModel
 from gpuyard.model.placement import NodeMarks
 from gpuyard.model.units import DAY_MS, MINUTE_MS, NO_LIMIT_MS
+from gpuyard.model.walls import Wall
 
 TOTAL = "total"
 """The key of the quota over all GPU models, beside those of single models."""
@@ -271,6 +272,8 @@ class Settings:
     """Where pools stand, by `CLUSTER/POOL`, where that is known."""
     marks: tuple[NodeMarks, ...] = ()
     """Labels and taints of nodes; of two for one node, the later one holds."""
+    walls: dict[str, Wall] = field(default_factory=dict)
+    """What keeps jobs out of pools, by `CLUSTER/POOL`, where anything does."""
     half_life_ms: int = 7 * DAY_MS
     period_ms: int = 5 * MINUTE_MS
     """Usage is charged and decayed at the end of each period, aligned to the epoch."""

@@ -56,7 +56,7 @@ class Forward:
         self._random = random
         self._total_ms: dict[int, int] = {}
         """Total work of each job that has started, over all its attempts."""
-        self._served: dict[int, bool] = {}
+        self._served: dict[tuple[int, int], bool] = {}
         """Whether a spec could ever run here, by the identity of the spec."""
         self._coming: list[tuple[int, PastJob]] = []
         """The arrivals of this stretch, the last first."""
@@ -119,7 +119,7 @@ class Forward:
 
     def _arrive(self, past: PastJob, now_ms: int) -> None:
         state, spec = self.state, past.spec
-        if not self._serves(spec):
+        if not self._serves(spec, past.limit_ms):
             return
         job_id = state.last_job_id + 1
         limit_ms = past.limit_ms
@@ -127,11 +127,13 @@ class Forward:
         if past.run_ms >= 0:
             self._total_ms[job_id] = past.run_ms
 
-    def _serves(self, spec: JobSpec) -> bool:
-        known = self._served.get(id(spec))
+    def _serves(self, spec: JobSpec, limit_ms: int) -> bool:
+        key = (id(spec), limit_ms if self.state.walls is not None else 0)
+        known = self._served.get(key)
         if known is None:
             # A past job may be one that the present yard could not serve, or depend on a job long gone.
-            known = self._served[id(spec)] = not spec.after and impossible_reason(self.state, spec) is None
+            impossible = impossible_reason(self.state, spec, key[1]) is not None
+            known = self._served[key] = not (spec.after or impossible)
         return known
 
     def _foresee(self, record: JobRecord) -> None:

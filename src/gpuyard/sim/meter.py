@@ -106,6 +106,12 @@ class Meter:
         redone = self._result.redone_milli_ms
         redone[record.id] = redone.get(record.id, 0) + record.shape.gpu_milli * lost_ms
 
+    def refuse(self, spec: int) -> None:
+        """A job that arrived was refused for its time limit, though others of its spec may not be."""
+        team = self.spec_team[spec]
+        assert team is not None
+        self._alive_milli[team] -= self._spec_milli[spec]
+
     def _take_ended(self) -> None:
         """Put the ended jobs into the columns, all at once: one by one is slower."""
         ended, self.ended, self._counted = self.ended, [], 0

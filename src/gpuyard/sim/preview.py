@@ -10,6 +10,7 @@ from typing import Any
 
 from gpuyard.core import State, apply
 from gpuyard.core.explain.admission import impossible_reason
+from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.phrases import names_text
 from gpuyard.errors import count_text
 from gpuyard.job_sizes import SIZES, SizeRanges
@@ -121,9 +122,13 @@ def _fleet(state: State) -> tuple[list[Pool], list[str]]:
 def _never(state: State, asked: PreviewRequest) -> list[str]:
     """Labels of waiting jobs that could start now or later, but never under the new settings."""
     waiting = [record for record in state.jobs.values() if record.phase is None]
-    could: list[Any] = [record for record in waiting if impossible_reason(state, record.job.spec) is None]
+    could = [record for record in waiting if _could_start(state, record)]
     apply(state, ConfigSet(state.now_ms, asked.settings))
-    return [record.job.label for record in could if impossible_reason(state, record.job.spec) is not None]
+    return [record.job.label for record in could if not _could_start(state, record)]
+
+
+def _could_start(state: State, record: JobRecord) -> bool:
+    return impossible_reason(state, record.job.spec, record.limit_ms) is None
 
 
 def _simulated(

@@ -21,6 +21,7 @@ from gpuyard.model import (
     DemandLearned,
     EarmarkSet,
     EngineSeen,
+    Job,
     NodeAdded,
     NodeDown,
     NodeUp,
@@ -136,6 +137,7 @@ class Simulation:
         jobs, rows, row = self.trace.jobs(), len(self.trace), 0
         heeded = self._watch is not None or self._timed
         next_submit = submit_ms[0] if rows else NEVER_MS
+        walls = state.walls
         self._set_due()
         while True:
             if next_submit < self._due_ms and not state.queue.count:
@@ -161,7 +163,7 @@ class Simulation:
                 team = team_of[spec[row]]
                 if team is None:
                     team = self._admit(spec[row])
-                if team >= 0:
+                if team >= 0 and (walls is None or self._may_enter(job)):
                     submit(state, now_ms, job)
                 else:
                     self.result.rejected += 1
@@ -249,6 +251,14 @@ class Simulation:
             team = self._meter.team(self.state.take_in(asked)[3])
         self._team[spec] = team
         return team
+
+    def _may_enter(self, job: Job) -> bool:
+        """Whether a pool takes a job with its time limit; one that none takes is refused, and so not measured."""
+        spec = job.spec
+        if self.state.shape_for(spec, self.state.limit_for(spec, job.limit_ms)).walled:
+            self._meter.refuse(self.trace.spec[job.id - 1])
+            return False
+        return True
 
     def _end(self, record: JobRecord, at_ms: int, outcome: Outcome) -> None:
         """An attempt ends, of any job and in any way."""

@@ -90,11 +90,13 @@ class Study:
 
 
 def _first_rejection(simulation: Simulation) -> tuple[int, Reason] | None:
-    judged: dict[int, Reason | None] = {}
-    for row, spec in enumerate(simulation.trace.spec):
-        if spec not in judged:
-            judged[spec] = impossible_reason(simulation.state, simulation.trace.specs[spec])
-        reason = judged[spec]
+    state, trace = simulation.state, simulation.trace
+    judged: dict[tuple[int, int], Reason | None] = {}
+    for row, spec in enumerate(trace.spec):
+        key = (spec, trace.limit_ms[row] if state.walls is not None else 0)
+        if key not in judged:
+            judged[key] = impossible_reason(state, trace.specs[spec], key[1])
+        reason = judged[key]
         if reason is not None:
             return row + 1, reason
     return None

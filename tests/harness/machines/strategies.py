@@ -35,6 +35,7 @@ from gpuyard.model import (
     Window,
 )
 from gpuyard.model.units import NO_LIMIT_MS
+from gpuyard.model.walls import NOBODY, Askers, Wall
 
 MODELS = ("H100", "A100-80GB", "bespoke")
 PATHS = ("a", "a/x", "a/y", "b", "b/z", "c")
@@ -221,6 +222,29 @@ OTHER_CLASSES = (*CLASSES[:2], JobClass("high", -1, False, 20 * SECOND_MS, 5 * S
 
 RESERVES = ({"main/p": GpuReserve(1000, 2048)}, {"main/p": GpuReserve(3000), "main/q": GpuReserve(0, 4096)})
 """What jobs without GPUs leave to each GPU."""
+askers = st.builds(
+    Askers,
+    tenants=st.sampled_from(((), (), ("a",), ("a/x", "b"), ("c",))),
+    users=st.sampled_from(((), (), (), ("ana",), ("ana", "bob"))),
+    groups=st.sampled_from(((), (), (), ("red",))),
+    classes=st.sampled_from(((), (), ("batch",), ("urgent", "high"))),
+)
+wall = st.builds(
+    Wall,
+    allow=st.one_of(st.just(NOBODY), st.just(NOBODY), askers),
+    deny=st.one_of(st.just(NOBODY), st.just(NOBODY), askers),
+    time_limit_ms=st.sampled_from((0, 0, 3 * SECOND_MS, 40 * SECOND_MS)),
+    default_time_ms=st.sampled_from((0, 0, SECOND_MS)),
+    max_nodes_per_job=st.sampled_from((0, 0, 1, 2)),
+    min_gpu_milli=st.sampled_from((0, 0, 1000, 2500)),
+    priority=st.sampled_from((0, 0, 1, 7)),
+    preemptible=st.sampled_from((True, True, False)),
+)
+walls = st.one_of(
+    st.just({}),
+    st.dictionaries(st.sampled_from(("main/p", "main/q", "other/p", "gone/p")), wall, max_size=2),
+)
+"""What keeps jobs out of pools; half of the yards have no walls."""
 
 
 @st.composite
@@ -248,6 +272,7 @@ def settings(draw: st.DrawFn) -> Settings:
         attempts_per_node=draw(st.sampled_from((0, 0, 1, 2, 4))),
         marks=tuple(draw(st.lists(node_marks, max_size=2))),
         reserves=draw(st.sampled_from(({}, {}, {}, *RESERVES))),
+        walls=draw(walls),
     )
 
 
@@ -334,7 +359,7 @@ def asks(draw: st.DrawFn) -> Ask:
         cpu_milli=draw(st.sampled_from((0, 0, 1000, 5000))),
         memory_mib=draw(st.sampled_from((0, 0, 2048))),
         models=draw(st.sampled_from(((), ("H100",), ("A100-80GB", "H100")))) if fussy == 9 else (),
-        pools=("p",) if fussy == 8 else (),
+        pools=draw(st.sampled_from((("p",), ("q",), ("q", "p")))) if fussy == 8 else (),
         **_where(draw, fussy),
     )
 
@@ -350,6 +375,7 @@ def specs(draw: st.DrawFn, wanted: st.SearchStrategy[Ask] | None = None) -> JobS
         checkpoint_ms=checkpoint_ms,
         restart_cost_ms=draw(st.sampled_from((0, SECOND_MS))) if checkpoint_ms else 0,
         user=draw(st.sampled_from(("", "ana", "bob"))),
+        groups=draw(st.sampled_from(((), (), ("red",), ("blue", "red")))),
     )
 
 

@@ -521,8 +521,12 @@ class Books:
         assert job.id not in self.ended, f"the id of job {job.id} was used before"
         live = Live(job, self._leaf(job.spec.tenant), 0, deferred=job.begin_ms > at_ms)
         most_ms = self.klass(live).limit_ms
-        live.limit_ms = min(job.limit_ms or most_ms, most_ms)
+        live.limit_ms = min(job.limit_ms or self.default_ms(live), most_ms)
         self.jobs[job.id] = live
+
+    def default_ms(self, live: Live) -> int:
+        """The time limit of a job that names none."""
+        return self.klass(live).limit_ms
 
     def _tick(self, at_ms: int) -> None:
         for live in self.jobs.values():
@@ -557,8 +561,11 @@ class Books:
     def _change(self, live: Live, event: JobChanged) -> None:
         before, job, attempt = live.job, event.job, live.attempt
         estimate_ms, live.job = live.estimate_ms, job
-        if (job.limit_ms, job.spec.klass) != (before.limit_ms, before.spec.klass):
-            live.limit_ms = job.limit_ms or self.klass(live).limit_ms
+        same_place = (job.spec.ask, job.spec.tenant) == (before.spec.ask, before.spec.tenant)
+        moved = bool(self.settings.walls) and not job.limit_ms and not same_place
+        if moved or (job.limit_ms, job.spec.klass) != (before.limit_ms, before.spec.klass):
+            live.limit_ms = 0
+            live.limit_ms = job.limit_ms or self.default_ms(live)
         if attempt is None:
             live.leaf = self._leaf(job.spec.tenant)
             live.deferred = live.held or job.begin_ms > event.at_ms

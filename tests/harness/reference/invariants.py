@@ -233,12 +233,13 @@ class PlanCheck:
     def check_start(self, live: Live, start: Start) -> None:
         """4 and 5: the placement passes every filter and every quota."""
         ask, name = self.books.ask_of(live), f"job {live.job.id}"
-        wrong = misplaced(self.books, ask, start.grants)
+        wrong = misplaced(self.books, ask, start.grants, walled=live)
         assert not wrong, f"{name} would start with {wrong}"
         assert self.room.fits(start.grants), f"{name} would start where there is no room: {start.grants}"
         numbers = [grant.node for grant in start.grants]
         if not self.plan.reservations and live.earmark is None:
-            (layout,) = [each for each in layouts(self.books, ask) if set(numbers) <= set(each.numbers)]
+            could = layouts(self.books, ask, walled=live)
+            (layout,) = [each for each in could if set(numbers) <= set(each.numbers)]
             layout = self.check_preferred(live, layout, numbers)
             fewest = fewest_nodes(self.room, ask, layout)
             assert len(numbers) <= fewest, f"{name} on {numbers}; {fewest} nodes would do"
@@ -259,9 +260,11 @@ class PlanCheck:
         """Nodes that a job prefers had no room for it; returns the layout on nodes as good as the chosen ones."""
         ask, books = live.job.spec.ask, self.books
         worst = min(liked(books, ask, number) for number in numbers)
-        grades = {liked(books, ask, number) for each in layouts(books, ask) for number in each.numbers}
+        grades = {
+            liked(books, ask, number) for each in layouts(books, ask, walled=live) for number in each.numbers
+        }
         for grade in [each for each in grades if each > worst]:
-            for each in layouts(books, ask):
+            for each in layouts(books, ask, walled=live):
                 there = tuple(number for number in each.numbers if liked(books, ask, number) >= grade)
                 better = replace(each, numbers=there)
                 if len(there) < each.fewest or (
@@ -282,13 +285,18 @@ class PlanCheck:
     def check_refusal(self, live: Live, code: ReasonCode) -> None:
         """14: the reason given is a fact."""
         ask, name = self.books.ask_of(live), f"job {live.job.id} ({code.name})"
-        could = list(layouts(self.books, ask))
+        could = list(layouts(self.books, ask, walled=live))
         if code is ReasonCode.UNSUPPORTED:
             assert not supported(ask), f"{name} can be served"
             return
         if code is ReasonCode.NEVER_FITS:
             assert supported(ask), f"{name} cannot be served at all"
             assert not could, f"{name} would fit on an empty fleet"
+            assert not list(layouts(self.books, ask)), f"{name}: only walls keep it out"
+            return
+        if code is ReasonCode.WALL:
+            assert not could, f"{name}: a pool takes it that could hold it"
+            assert list(layouts(self.books, ask)), f"{name} would not fit without walls either"
             return
         now = [layout for layout in could if has_room(self.room, ask, layout)]
         if code is ReasonCode.ROOM:
@@ -350,7 +358,7 @@ class PlanCheck:
             self.check_victim(live, stop)
         self.check_guarantees(live, stops)
         victims = {stop.job_id for stop in stops}
-        wrong = misplaced(self.books, ask, earmark.grants)
+        wrong = misplaced(self.books, ask, earmark.grants, walled=live)
         assert not wrong, f"kept for job {job_id}: {wrong}"
         grace_ms = max(self.books.klass(self.books.jobs[victim]).grace_ms for victim in victims)
         assert earmark.expires_ms > self.now_ms + grace_ms, f"{earmark} expires before its victims are gone"
@@ -380,7 +388,7 @@ class PlanCheck:
             return any(
                 has_room(self.room, ask, layout)
                 and not (self.spec.quotas and quotas.blockers(live, layout.model))
-                for layout in layouts(self.books, ask)
+                for layout in layouts(self.books, ask, walled=live)
             )
 
     def check_victim(self, live: Live, stop: Stop) -> None:
@@ -435,7 +443,10 @@ class PlanCheck:
 
     def check_entitled(self, live: Live, below: Sequence[str], quotas: Quotas) -> None:
         """Some tenant on the job's way up, below where it meets the victim's, stays within a guarantee."""
-        columns = {None, *[layout.model for layout in layouts(self.books, self.books.ask_of(live))]}
+        columns = {
+            None,
+            *[layout.model for layout in layouts(self.books, self.books.ask_of(live), walled=live)],
+        }
         assert any(
             quotas.guarantee(path, column)
             and quotas.used(path, column) + live.milli <= quotas.guarantee(path, column)

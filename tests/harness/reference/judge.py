@@ -27,6 +27,7 @@ from gpuyard.model import (
 from gpuyard.model.mig import MIG_MODELS
 from gpuyard.model.settings import TOTAL
 from gpuyard.model.units import MILLI, NO_LIMIT_MS
+from gpuyard.model.walls import Wall
 from harness.reference.books import Books, Live, ask_milli, chain, counted, model_of, wanted_of
 from harness.reference.cutting import Piece, booked_milli, charged_milli, most_more, shares, unlawful
 from harness.reference.marked import liking
@@ -368,8 +369,32 @@ def beside_gpus(books: Books, node: Node) -> tuple[int, int]:
     )
 
 
-def layouts(books: Books, ask: Ask, *, runs: bool = False) -> Iterator[Layout]:
-    """Every kind of node that could serve an ask if empty. What runs was started when its engine could do it."""
+def may_enter(books: Books, live: Live, node: Node) -> bool:
+    """Whether the pool of a node takes a job, by all that its wall says but the number of nodes."""
+    wall = books.settings.walls.get(f"{node.cluster}/{node.pool}", Wall())
+    spec = live.job.spec
+    theirs = {
+        "tenants": set(chain(spec.tenant)) - {""},
+        "users": {spec.user},
+        "groups": set(spec.groups),
+        "classes": {books.klass(live).name},
+    }
+    allowed_in = {kind: set(getattr(wall.allow, kind)) for kind in theirs}
+    denied = {kind: set(getattr(wall.deny, kind)) for kind in theirs}
+    if any(names and not names & theirs[kind] for kind, names in allowed_in.items()):
+        return False
+    if any(names & theirs[kind] for kind, names in denied.items()):
+        return False
+    if wall.time_limit_ms and live.limit_ms > wall.time_limit_ms:
+        return False
+    return live.milli >= wall.min_gpu_milli
+
+
+def layouts(books: Books, ask: Ask, *, runs: bool = False, walled: Live | None = None) -> Iterator[Layout]:
+    """Every kind of node that could serve an ask if empty. What runs was started when its engine could do it.
+
+    `walled`: the job that has to get past the walls of pools.
+    """
     if not supported(ask):
         return
 
@@ -385,6 +410,7 @@ def layouts(books: Books, ask: Ask, *, runs: bool = False) -> Iterator[Layout]:
             if (kind_of(node), room(node)) == kind
             and allowed(ask, node)
             and (runs or books.admitted(ask, number))
+            and (walled is None or may_enter(books, walled, node))
         )
         if not numbers or (ask.models and model_of(books.nodes[numbers[0]]) not in ask.models):
             continue
@@ -421,12 +447,19 @@ def layouts(books: Books, ask: Ask, *, runs: bool = False) -> Iterator[Layout]:
         if per_node == 0 or ask.tasks < ask.nodes_min:
             continue
         full, rest = divmod(ask.tasks, per_node)
-        layout = Layout(numbers, model_of(node), per_node, full, rest, max(full + (rest > 0), ask.nodes_max))
+        fewest = full + (rest > 0)
+        most = {number: nodes_max_on(books, number) if walled else UNLIMITED for number in numbers}
+        numbers = tuple(number for number in numbers if fewest <= most[number])
+
+        def widest(there: Sequence[int]) -> int:
+            return min([max(fewest, ask.nodes_max), *[most[number] for number in there]])  # noqa: B023
+
+        layout = Layout(numbers, model_of(node), per_node, full, rest, widest(numbers))
         if ask.nodes_max and layout.fewest > ask.nodes_max:
             continue
         for there in together(books, ask, layout):
             if layout.fewest <= len(there):
-                yield replace(layout, numbers=there)
+                yield replace(layout, numbers=there, nodes_max=widest(there))
 
 
 def together(books: Books, ask: Ask, layout: Layout) -> list[tuple[int, ...]]:
@@ -482,6 +515,13 @@ def needless_domains(room: Room, ask: Ask, grants: Sequence[Grant]) -> str:
     return ""
 
 
+def nodes_max_on(books: Books, number: int) -> int:
+    """The most nodes of a job in the pool of a node."""
+    node = books.nodes[number]
+    wall = books.settings.walls.get(f"{node.cluster}/{node.pool}")
+    return wall.max_nodes_per_job if wall and wall.max_nodes_per_job else UNLIMITED
+
+
 def has_room(room: Room, ask: Ask, layout: Layout) -> bool:
     """Whether all tasks could be placed now, in this layout or spread as far as the ask allows."""
     tasks = sorted(
@@ -506,8 +546,10 @@ def fewest_nodes(room: Room, ask: Ask, layout: Layout) -> int:
     return len(tasks) + 1
 
 
-def misplaced(books: Books, ask: Ask, grants: tuple[Grant, ...], *, runs: bool = False) -> list[str]:
-    """What is wrong with grants as a way to serve an ask on an empty fleet."""
+def misplaced(
+    books: Books, ask: Ask, grants: tuple[Grant, ...], *, runs: bool = False, walled: Live | None = None
+) -> list[str]:
+    """What is wrong with grants as a way to serve an ask on an empty fleet; `walled`: the job of it, at its start."""
     if not grants:
         return ["no grants"]
     wrong = []
@@ -542,7 +584,13 @@ def misplaced(books: Books, ask: Ask, grants: tuple[Grant, ...], *, runs: bool =
             wrong.append(f"{node.name}: pool {node.pool}")
         if not runs and not books.admitted(ask, grant.node):
             wrong.append(f"{node.name}: labels or taints")
-    fitting = [layout for layout in layouts(books, ask, runs=runs) if set(numbers) <= set(layout.numbers)]
+        if walled is not None and not may_enter(books, walled, node):
+            wrong.append(f"{node.name}: its pool {node.pool} takes no job like it")
+    fitting = [
+        layout
+        for layout in layouts(books, ask, runs=runs, walled=walled)
+        if set(numbers) <= set(layout.numbers)
+    ]
     if not fitting:
         wrong.append("no kind of node could serve it")
     elif len(numbers) < ask.nodes_min:

@@ -33,6 +33,7 @@ from gpuyard.model import (
     NodeUncordoned,
     NodeUp,
     OpenNode,
+    OpenPools,
     Outcome,
     Plan,
     Quota,
@@ -74,6 +75,7 @@ SETTINGS = (
     RaiseNamedBudget,
     RaiseBudget,
     LendMore,
+    OpenPools,
 )
 OF_JOB = (BeginNow, WithoutAfter, AskFor, LimitTime)
 
@@ -172,6 +174,9 @@ class World:
 
 def with_quota(settings: Settings, lift: Lift) -> Settings:
     """Settings with one thing changed."""
+    if isinstance(lift, OpenPools):
+        kept = {place: wall for place, wall in settings.walls.items() if place not in lift.pools}
+        return replace(settings, walls=kept)
     if isinstance(lift, RaiseAttempts):
         return replace(settings, attempts_per_user=lift.to)
     if isinstance(lift, RaiseNamedBudget):

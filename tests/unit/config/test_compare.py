@@ -28,6 +28,7 @@ from gpuyard.model import (
     Tenant,
 )
 from gpuyard.model.units import HOUR_MS
+from gpuyard.model.walls import Askers, Wall
 
 FILE = """\
 version: 1
@@ -140,20 +141,36 @@ SETTINGS: dict[str, Any] = {
     "observed": {"old": True}, "price_book": (Price(1, "H100"),), "budgets": (NamedBudget("b", 1),),
     "markets": {"a/b": "spot"}, "regions": {"a/b": "eu"}, "reserves": {"a/b": GpuReserve(1000)},
     "marks": (NodeMarks("a", "b", (), (("zone", "a"),), (Taint("old", Effect.NO_SCHEDULE),)),),
+    "walls": {"a/b": Wall(time_limit_ms=HOUR_MS)},
+}  # fmt: skip
+WALLS: dict[str, Any] = {
+    "allow": Askers(groups=("red",)), "deny": Askers(tenants=("a",)), "time_limit_ms": HOUR_MS,
+    "default_time_ms": HOUR_MS, "max_nodes_per_job": 2, "min_gpu_milli": 1500, "priority": 1, "preemptible": False,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("kind", "values"),
-    [(Quota, QUOTAS), (Tenant, TENANTS), (JobClass, CLASSES), (PolicySpec, POLICIES), (Settings, SETTINGS)],
+    [
+        (Quota, QUOTAS),
+        (Tenant, TENANTS),
+        (JobClass, CLASSES),
+        (PolicySpec, POLICIES),
+        (Wall, WALLS),
+        (Settings, SETTINGS),
+    ],
 )
 def test_no_field_is_forgotten(kind: type, values: dict[str, Any]) -> None:
     """A field that is added to the settings has to be told of, or a change of it would come unseen."""
     assert {field.name for field in fields(kind)} - {"version"} == set(values)
     base = Settings(tenants=(Tenant("a"),) if kind in (Quota, Tenant) else ())
+    if kind is Wall:
+        base = replace(base, walls={"a/b": Wall(allow=Askers(users=("ana",)))})
     for name, value in values.items():
         if kind is Settings:
             after = replace(Settings(), **{name: value})
+        elif kind is Wall:
+            after = replace(base, walls={"a/b": replace(base.walls["a/b"], **{name: value})})
         elif kind is PolicySpec:
             after = replace(base, policy=replace(base.policy, **{name: value}))
         elif kind is JobClass:

@@ -237,6 +237,10 @@ POOL = [
     ("switches_per_rack: 0", "must be a whole number of at least 1, not 0"),
     ("reserve: 8", "must be a mapping of keys to values, not '8'"),
     ("emulate: on", "must be true or false, not 'on'"),
+    ("time_limit: 0s", "must be longer than zero, not 0s"),
+    ("default_time: 1", f"{DURATION}, not '1'"),
+    ("max_nodes_per_job: 0", "must be a whole number of at least 1, not 0"),
+    ("min_gpus_per_job: 0", "must be a number of GPUs of at least 0.001, not 0"),
 ]
 
 

@@ -96,6 +96,7 @@ def test_a_default_written_out_changes_nothing(schema: dict[str, Any], fleet: st
     bare["telemetry"] = {"prometheus": dict(address)}
     rest = {"url": "http://127.0.0.1:6820", "token_file": "/etc/gpuyard/slurm.jwt"}
     bare["clusters"]["slurm"] = {"engine": "slurm", "slurm": {"shared_folder": "/shared", "rest": rest}}
+    bare["clusters"]["slurm"]["walls"] = {"debug": {"time_limit": "1h"}}
     owned = {"purchase": 100, "years": 1}
     bare["price_book"] = [{"price": 1, "energy": 0.3}, {"pool": "h100", "owned": owned}]
     full = json.loads(json.dumps(bare))
@@ -105,6 +106,7 @@ def test_a_default_written_out_changes_nothing(schema: dict[str, Any], fleet: st
         "SlurmKeys": full["clusters"]["slurm"]["slurm"],
         "RestEntry": full["clusters"]["slurm"]["slurm"]["rest"],
         "PoolEntry": full["clusters"]["main"]["pools"]["h100"],
+        "WallEntry": full["clusters"]["slurm"]["walls"]["debug"],
         "GpuModelEntry": full["gpu_models"]["P40"],
         "PriceEntry": full["price_book"][0],
         "OwnedEntry": full["price_book"][1]["owned"],
@@ -131,7 +133,7 @@ def test_a_default_written_out_changes_nothing(schema: dict[str, Any], fleet: st
             places[name][key] = field["default"]
             written += 1
 
-    assert 77 == written
+    assert 81 == written
     assert loads(json.dumps(bare)) == loads(json.dumps(full))
 
 

@@ -9,11 +9,13 @@ machine as whom their jobs run, and the rights they have (`rights.py`). A name t
 from an identity provider, where people choose their names: it becomes an ordinary user of the machine or none at all.
 """
 
+import grp
 import os
 import pwd
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -66,6 +68,8 @@ class Person:
     """The tenant of their jobs that name none, where yard.yaml says one."""
     places: tuple[str, ...] = ()
     """Without `--auth`: the tenants that yard.yaml gives them, and all below; empty: it does not name them."""
+    groups: tuple[str, ...] = ()
+    """Their groups, in order, as far as they were asked for (`with_groups`)."""
 
     @cached_property
     def rights(self) -> Rights:
@@ -130,6 +134,25 @@ def find_person_named(name: str) -> Person | None:
     except KeyError:
         return None
     return find_person(entry.pw_uid, entry.pw_gid)
+
+
+def with_groups(person: Person) -> Person:
+    """The person with the groups that their account has on this machine. Asked for only where groups matter."""
+    if person.uid == NO_UID:
+        return person
+    login = person.login or person.name
+    theirs = _groups_of(login, person.gid, int(time.monotonic() / _LOOK_EVERY_S))
+    return replace(person, groups=tuple(sorted({*person.groups, *theirs})))
+
+
+@lru_cache(maxsize=4096)
+def _groups_of(login: str, gid: int, _when: int) -> tuple[str, ...]:
+    found = []
+    for each in os.getgrouplist(login, gid):
+        # A group that has a number and no name is none that a wall could name.
+        with suppress(KeyError):
+            found.append(grp.getgrgid(each).gr_name)
+    return tuple(found)
 
 
 def _name(uid: int) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import RLock
 
-from gpuyard.control.access.people import Person
+from gpuyard.control.access.people import Person, with_groups
 from gpuyard.control.access.rights import below, class_refusal
 from gpuyard.control.admission.judgement_cache import Remembered
 from gpuyard.control.admission.resolving import resolve_request
@@ -30,6 +30,7 @@ OWN_NAMES_MAX = 100
 """Tenants that yard.yaml does not have, below each name of a user's own."""
 _NAMED_MAX = 6
 """How many tenants a message names."""
+_ANY = Ask(Whole(0))
 MAPPED = "The owner of the yard can map names that scripts use, under '{}' in yard.yaml."
 
 
@@ -42,6 +43,8 @@ class Admitted:
     ask: Ask
     partition: str
     """The names that it has for its pools, where they are not the pools' own."""
+    groups: tuple[str, ...] = ()
+    """The groups of its user that walls of pools name."""
 
 
 def admit(state: State, wanted: Wanted, person: Person) -> Admitted | Refusal:
@@ -58,12 +61,20 @@ def admit(state: State, wanted: Wanted, person: Person) -> Admitted | Refusal:
             "Try again in a moment; yard status says whether the yard is ready, and what keeps it from that.",
         )
     ours = with_defaults(ours, tenant, state)
-    ask = _imageless(ours, state) or resolve_request(ours, state)
+    walls = state.walls
+    groups = walls.list_counting(person.groups) if walls is not None and walls.groups else ()
+    closed: tuple[str, ...] = ()
+    if walls is not None:
+        asker = state.asker_of(JobSpec(tenant, _ANY, ours.klass, user=person.name, groups=groups))
+        closed = walls.closed_to(asker, ours.limit_ms)
+    ask = _imageless(ours, state) or resolve_request(ours, state, closed)
     if isinstance(ask, Refusal):
         return ask
     if beyond := out_of_bounds(ask, tenant, state):
         return beyond
-    return _impossible(ours, ask, person, tenant, state) or Admitted(tenant, ours.klass, ask, partition)
+    labels = ours.labels if state.settings.budgets else ()
+    spec = JobSpec(tenant, ask, ours.klass, user=person.name, labels=labels, groups=groups)
+    return _impossible(ours, spec, state) or Admitted(tenant, ours.klass, ask, partition, groups)
 
 
 class Admission:
@@ -76,6 +87,8 @@ class Admission:
 
     def admit(self, state: State, wanted: Wanted, person: Person) -> Admitted:
         """What a request comes to; raises why it is not taken."""
+        if state.walls is not None and state.walls.groups:
+            person = with_groups(person)
         known = self.remembered.known(state, wanted, person)
         if known is not None:
             found = known.answer
@@ -110,8 +123,9 @@ def _with_yard_names(wanted: Wanted, settings: Settings) -> tuple[Wanted, str]:
     return ours, ",".join(wanted.pools) if any([name in settings.partitions for name in wanted.pools]) else ""
 
 
-def _impossible(wanted: Wanted, ask: Ask, person: Person, tenant: str, state: State) -> Refusal | None:
+def _impossible(wanted: Wanted, spec: JobSpec, state: State) -> Refusal | None:
     """Why this yard could never run it; None if it could."""
+    ask = spec.ask
     if wanted.klass and wanted.klass not in state.classes:
         names = [*state.classes, *state.settings.qos]
         return Unacceptable(
@@ -136,7 +150,7 @@ def _impossible(wanted: Wanted, ask: Ask, person: Person, tenant: str, state: St
     if unknown is not None:
         return unknown
     klass = state.klass_of(wanted.klass)
-    closed = class_refusal(klass, tenant, person.name, state.settings)
+    closed = class_refusal(klass, spec.tenant, spec.user, state.settings)
     if closed is not None:
         return closed
     if wanted.limit_ms > klass.limit_ms:
@@ -145,11 +159,8 @@ def _impossible(wanted: Wanted, ask: Ask, person: Person, tenant: str, state: St
             f"a job of class {klass.name} may run for {span_words(klass.limit_ms)}",
             f"Ask for less time (--time {duration_text(klass.limit_ms)}), or for another class.",
         )
-    labels = wanted.labels if state.settings.budgets else ()
-    spec = JobSpec(tenant, ask, wanted.klass, user=person.name, labels=labels)
-    reason = impossible_reason(state, spec) or unpayable_reason(
-        state, spec, wanted.limit_ms or klass.limit_ms
-    )
+    limit_ms = state.limit_for(spec, wanted.limit_ms)
+    reason = impossible_reason(state, spec, limit_ms) or unpayable_reason(state, spec, limit_ms)
     if reason is None:
         return None
     change = f"What would change it: {remedies_text(reason.lifted_by)}."

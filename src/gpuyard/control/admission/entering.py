@@ -249,6 +249,7 @@ def make_spec(
         partition=admitted.partition,
         labels=wanted.labels,
         recipe_bytes=recipe_bytes,
+        groups=admitted.groups,
     )
 
 

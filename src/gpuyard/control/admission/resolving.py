@@ -33,15 +33,24 @@ from gpuyard.model.mig import MIG_MODELS, Profile
 from gpuyard.model.units import MILLI
 from gpuyard.quantities import memory_words
 
+Closed = tuple[str, ...]
+"""Pools that take no jobs of the asker, by `CLUSTER/POOL`."""
 
-def resolve_request(wanted: Wanted, state: State) -> Ask | Unacceptable:
-    """What a request comes to here, or why it comes to nothing."""
+
+def resolve_request(wanted: Wanted, state: State, closed: Closed = ()) -> Ask | Unacceptable:
+    """What a request comes to here, on nodes of pools that are open to the asker, or why it comes to nothing."""
+    found = _resolve(wanted, state, closed)
+    # Where only closed pools would do, the judge of all jobs names their walls.
+    return _resolve(wanted, state, ()) if closed and isinstance(found, Unacceptable) else found
+
+
+def _resolve(wanted: Wanted, state: State, closed: Closed) -> Ask | Unacceptable:
     wanted = _with_our_models(wanted, state)
-    if wanted.mig and (refusal := _no_such_slice(wanted, state)):
+    if wanted.mig and (refusal := _no_such_slice(wanted, state, closed)):
         return refusal
     if wanted.gpu_memory_mib:
-        return _by_memory(wanted, state)
-    found = _on_small_nodes(_on_whole_nodes(wanted, state), state)
+        return _by_memory(wanted, state, closed)
+    found = _on_small_nodes(_on_whole_nodes(wanted, state, closed), state)
     return found.ask_for(found.gpu_request)
 
 
@@ -75,30 +84,30 @@ def _on_small_nodes(wanted: Wanted, state: State) -> Wanted:
     return wanted
 
 
-def _models_here(wanted: Wanted, state: State) -> list[GpuModel]:
+def _models_here(wanted: Wanted, state: State, closed: Closed) -> list[GpuModel]:
     """The GPU models of the fleet that will do, as far as something is known of them."""
     known = {**CATALOGUE, **{model.name: model for model in state.settings.gpu_models}}
     any_size, nodes = wanted.but(gpus=0), state.nodes
-    there = {node.gpu_model for _number, node in _find_suitable(any_size, nodes) if node.gpus}
+    there = {node.gpu_model for _number, node in _find_suitable(any_size, nodes, closed) if node.gpus}
     return [known[name] for name in sorted(there) if name in known]
 
 
-def _prices_here(wanted: Wanted, state: State) -> dict[str, int]:
+def _prices_here(wanted: Wanted, state: State, closed: Closed) -> dict[str, int]:
     """What an hour of a GPU costs today by model: on the cheapest node that will do."""
     day, found = state.today, dict[str, int]()
     any_size, nodes = wanted.but(gpus=0), state.nodes
-    for number, node in _find_suitable(any_size, nodes):
+    for number, node in _find_suitable(any_size, nodes, closed):
         if node.gpus:
             price = state.gpu_price(number, day)
             found[node.gpu_model] = min(found.get(node.gpu_model, price), price)
     return found
 
 
-def _no_such_slice(wanted: Wanted, state: State) -> Unacceptable | None:
+def _no_such_slice(wanted: Wanted, state: State, closed: Closed) -> Unacceptable | None:
     """A profile that no GPU here can be cut to, and which there are."""
-    models = [model.name for model in _models_here(wanted, state)]
+    models = [model.name for model in _models_here(wanted, state, closed)]
     if any([name in MIG_MODELS and MIG_MODELS[name].profile(wanted.mig) for name in models]):
-        return _not_cut(wanted, state)
+        return _not_cut(wanted, state, closed)
     sizes = [
         f"{name} has {', '.join([profile.name for profile in MIG_MODELS[name].profiles])}"
         if name in MIG_MODELS
@@ -111,11 +120,11 @@ def _no_such_slice(wanted: Wanted, state: State) -> Unacceptable | None:
     )
 
 
-def _not_cut(wanted: Wanted, state: State) -> Unacceptable | None:
+def _not_cut(wanted: Wanted, state: State, closed: Closed) -> Unacceptable | None:
     """Slices that no node has, where the yard may cut no more."""
     each, most, total, there = max(1, wanted.gpus), 0, 0, set()
     any_size, nodes = wanted.but(gpus=0), state.nodes
-    for number, node in _find_suitable(any_size, nodes):
+    for number, node in _find_suitable(any_size, nodes, closed):
         pins = nodes.pins.get(number, {})
         if not all([gpu in pins and pins[gpu].found for gpu in range(node.gpus)]):
             geometry = MIG_MODELS.get(node.gpu_model)
@@ -140,14 +149,14 @@ def _not_cut(wanted: Wanted, state: State) -> Unacceptable | None:
     )
 
 
-def _by_memory(wanted: Wanted, state: State) -> Ask | Unacceptable:
+def _by_memory(wanted: Wanted, state: State, closed: Closed) -> Ask | Unacceptable:
     """The cheapest part of a GPU with enough memory. 1. price; 2. the smaller part; 3. the model's name."""
     choices: list[tuple[int, int, str, Ask]] = []
     unable: list[Ask] = []
-    models, prices = _models_here(wanted, state), _prices_here(wanted, state)
+    models, prices = _models_here(wanted, state, closed), _prices_here(wanted, state, closed)
     for model in models:
         of_model = wanted.but(gpu_models=(model.name,))
-        slices = _slices(of_model.but(gpus=1), model.name, state)
+        slices = _slices(of_model.but(gpus=1), model.name, state, closed)
         for milli, request in _parts(model, wanted.gpu_memory_mib, wanted.isolation, slices):
             ask = of_model.ask_for(request)
             if is_beyond_engines(ask, state):
@@ -168,11 +177,15 @@ def _by_memory(wanted: Wanted, state: State) -> Ask | Unacceptable:
     return min(choices, key=lambda choice: choice[:3])[3]
 
 
-def _slices(wanted: Wanted, model: str, state: State) -> list[Profile]:
+def _slices(wanted: Wanted, model: str, state: State, closed: Closed) -> list[Profile]:
     """The profiles of a GPU model that the job may be given: where none is cut, those that are there."""
     geometry = MIG_MODELS.get(model)
     sizes = geometry.profiles if geometry is not None else ()
-    return [size for size in sizes if "+" not in size.name and not _not_cut(wanted.but(mig=size.name), state)]
+    return [
+        size
+        for size in sizes
+        if "+" not in size.name and not _not_cut(wanted.but(mig=size.name), state, closed)
+    ]
 
 
 def _parts(
@@ -198,22 +211,22 @@ def _parts(
     return found
 
 
-def _on_whole_nodes(wanted: Wanted, state: State) -> Wanted:
+def _on_whole_nodes(wanted: Wanted, state: State, closed: Closed) -> Wanted:
     """The job, if it is exclusive, asking for every GPU, core and byte of as many nodes as it needs."""
     if not wanted.exclusive:
         return wanted
     alike: dict[_Size, list[Node]] = {}
     idle: Counter[_Size] = Counter()
     nodes = state.nodes
-    for number, node in _find_suitable(wanted, nodes):
+    for number, node in _find_suitable(wanted, nodes, closed):
         size = (node.gpu_model, node.gpus, node.cpu_milli, node.memory_mib)
         alike.setdefault(size, []).append(node)
         idle[size] += _is_idle(nodes, number)
     counts = {size: _nodes_for(wanted, size) for size in alike}
     fitting = [size for size in alike if counts[size]]
     if not fitting:
-        # A node is too small even for one task; it is said so when the job is judged.
-        return wanted
+        # A node is too small even for one task; it is said so when the job is judged. So are walls.
+        return _on_whole_nodes(wanted, state, ()) if closed else wanted
     # The nodes of a job are alike: 1. of a size of which there are enough; 2. of which enough are idle now; 3. that
     # wastes the fewest GPUs; 4. and the fewest cores; 5. of which there are most; 6. the size itself.
     size = min(
@@ -267,15 +280,15 @@ def _nodes_for(wanted: Wanted, size: _Size) -> int:
     return max(wanted.nodes_min, -(-wanted.tasks // fit)) if fit else 0
 
 
-def _find_suitable(wanted: Wanted, nodes: Nodes) -> Iterator[tuple[int, Node]]:
+def _find_suitable(wanted: Wanted, nodes: Nodes, closed: Closed) -> Iterator[tuple[int, Node]]:
     """The nodes on which the job could be served, whatever is free there."""
     open_to = nodes.marks.open_to(wanted.features, wanted.selects, wanted.tolerates)
     for number, node in enumerate(nodes.node):
-        if open_to >> number & 1 and _will_do(wanted, node, nodes):
+        if open_to >> number & 1 and _will_do(wanted, node, nodes, closed):
             yield number, node
 
 
-def _will_do(wanted: Wanted, node: Node, nodes: Nodes) -> bool:
+def _will_do(wanted: Wanted, node: Node, nodes: Nodes, closed: Closed) -> bool:
     names = {node.name, f"{node.cluster}:{node.name}"}
     return (
         (not wanted.pools or node.pool in wanted.pools)
@@ -284,5 +297,6 @@ def _will_do(wanted: Wanted, node: Node, nodes: Nodes) -> bool:
         and (not wanted.on_nodes or not names.isdisjoint(wanted.on_nodes))
         and names.isdisjoint(wanted.not_nodes)
         and node.gpus >= wanted.gpus
+        and (not closed or f"{node.cluster}/{node.pool}" not in closed)
         and not (wanted.image and Capability.IMAGES in nodes.lacks.get(node.cluster, ()))
     )

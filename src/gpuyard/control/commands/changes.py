@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from gpuyard.control.access.people import Person, RunAs
+from gpuyard.control.access.people import NO_UID, Person, RunAs
 from gpuyard.control.admission.admit import Admission, Admitted
 from gpuyard.control.admission.dependencies import Dependency, Named, look_up, resolve
 from gpuyard.control.admission.entering import set_share_owner
@@ -221,7 +221,7 @@ class ChangeWish(Wish):
             )
         self._dependencies = wanted.dependencies
         if not fields.keys() - _UNJUDGED:
-            admitted = Admitted(spec.tenant, spec.klass, spec.ask, spec.partition)
+            admitted = Admitted(spec.tenant, spec.klass, spec.ask, spec.partition, spec.groups)
         else:
             admitted = self._admit(state, record, wanted)
         ask, partition = spec.ask, spec.partition
@@ -235,6 +235,7 @@ class ChangeWish(Wish):
             klass=admitted.klass if "class" in fields else spec.klass,
             ask=ask,
             partition=partition,
+            groups=admitted.groups,
             labels=wanted.labels,
             retries=wanted.retries,
             requeue=wanted.requeue,
@@ -248,7 +249,8 @@ class ChangeWish(Wish):
         if wanted.limit_ms > klass.limit_ms and person.may(Action.MANAGE_CONFIG, ""):
             wanted = wanted.but(limit_ms=klass.limit_ms)
         if person.name != spec.user:
-            person = replace(person, name=spec.user)
+            # The groups that walls of pools look at are the owner's, as they were when the job came.
+            person = replace(person, name=spec.user, uid=NO_UID, groups=spec.groups)
         return self._admission.admit(state, wanted, person)
 
     # -- what it waits for -----------------------------------------------------------------------------------------
@@ -323,10 +325,10 @@ def _asks_more(state: State, record: JobRecord, job: Job) -> bool:
     if record.phase is not None:
         return False
     before, ask = record.job.spec.ask, job.spec.ask
-    klass = state.klass_of(job.spec.klass)
+    klass = state.klass_for(job.spec)
     limit_ms = record.limit_ms
     if job.limit_ms != record.job.limit_ms or job.spec.klass != record.job.spec.klass:
-        limit_ms = job.limit_ms or klass.limit_ms
+        limit_ms = job.limit_ms or state.limit_for(job.spec, 0)
     return (
         state.shape_of(ask).gpu_milli > record.shape.gpu_milli
         or ask.cpu_milli * ask.tasks > before.cpu_milli * before.tasks

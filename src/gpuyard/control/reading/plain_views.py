@@ -356,6 +356,7 @@ REASON_TEXTS = {
     ReasonCode.JOB_TOO_LARGE: "larger than a job of its tenant may be",
     ReasonCode.NO_TIME_LIMIT: "its tenant has a budget and it has no time limit",
     ReasonCode.DEPENDENCY: "waits for another job",
+    ReasonCode.WALL: "no pool that could hold it takes it",
     ReasonCode.PER_USER: "its user has as much as one user may",
     ReasonCode.AHEAD: "jobs ahead of it take what there is",
 }

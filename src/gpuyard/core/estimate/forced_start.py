@@ -6,7 +6,7 @@ from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.phrases import names_text
 from gpuyard.core.schedule.decide import rehearse
 from gpuyard.core.schedule.policy import Policy
-from gpuyard.core.schedule.running_jobs import protected_until_ms
+from gpuyard.core.schedule.running_jobs import is_preemptible, protected_until_ms
 from gpuyard.core.state.state import State
 from gpuyard.quantities import span_words
 
@@ -32,7 +32,7 @@ def find_forced_start(state: State, policy: Policy, now_ms: int, record: JobReco
         {
             protected_until_ms(victim)
             for victim in state.running.values()
-            if victim.klass.preemptible
+            if is_preemptible(state, victim)
             and protected_until_ms(victim) > now_ms
             and any([may_stop(victim) for may_stop in rights])
         }

@@ -220,6 +220,7 @@ def find_nodes_to_add(state: State, shape: Shape) -> AddNodes:
         and (not ask.clusters or node.cluster in ask.clusters)
         and {node.name, f"{node.cluster}:{node.name}"}.isdisjoint(ask.not_nodes)
         and not shape.needs & lacks.get(node.cluster, frozenset())
+        and f"{node.cluster}/{node.pool}" not in shape.closed
     ]
     found: list[tuple[int, str, Node]] = []
     for node in fitting:

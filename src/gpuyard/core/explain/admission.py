@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpuyard.core.explain.placement_reasons import marked_reason
+from gpuyard.core.explain.wall_reasons import wall_reason
 from gpuyard.core.fleet.bits import each
 from gpuyard.core.fleet.kinds import Kind
 from gpuyard.core.fleet.mig_geometry import gpus_on
@@ -62,9 +63,8 @@ def ask_text(shape: Shape) -> str:
     return f"{ask.tasks} x ({each})" if ask.tasks > 1 else each
 
 
-def impossible_reason(state: State, spec: JobSpec) -> Reason | None:
-    """Why a job could never start on this fleet under these settings; None if it could."""
-    shape = state.shape_of(spec.ask)
+def _no_way_reason(state: State, spec: JobSpec, shape: Shape, limit_ms: int) -> Reason:
+    """Why no node of the fleet serves a job, even empty."""
     if not shape.supported:
         return Reason(
             ReasonCode.UNSUPPORTED,
@@ -73,9 +73,21 @@ def impossible_reason(state: State, spec: JobSpec) -> Reason | None:
             False,
             (Remedy(Cure.WHOLE_OR_SHARE),),
         )
+    if shape.walled:
+        return wall_reason(state, spec, shape, limit_ms)
+    instead = (_instead(state, shape),)
+    return Reason(ReasonCode.NEVER_FITS, "fleet", _why_no_way(state, shape), False, instead)
+
+
+def impossible_reason(state: State, spec: JobSpec, limit_ms: int = 0) -> Reason | None:
+    """Why a job could never start on this fleet under these settings; None if it could.
+
+    `limit_ms` is its time limit; 0: it names none.
+    """
+    limit_ms = limit_ms or state.limit_for(spec, 0)
+    shape = state.shape_for(spec, limit_ms)
     if not shape.ways:
-        instead = (_instead(state, shape),)
-        return Reason(ReasonCode.NEVER_FITS, "fleet", _why_no_way(state, shape), False, instead)
+        return _no_way_reason(state, spec, shape, limit_ms)
     tenants = state.tenants
     nearest = tenants.nearest(spec.tenant)
     chain = tenants.chain[nearest]
@@ -222,7 +234,10 @@ def _instead(state: State, shape: Shape) -> Remedy:
         return Remedy(_INSTEAD.get(lacking[1], Cure.WHOLE_GPUS))
 
     def fits(**fields: Any) -> bool:
-        return bool(Shapes().of(replace(ask, **fields), state.nodes, state.weights).ways)
+        other = Shapes(state.settings.walls).behind(
+            replace(ask, **fields), shape.closed, state.nodes, state.weights
+        )
+        return bool(other.ways)
 
     if ask.models:
         others = [name for name in state.models if name and name not in ask.models and fits(models=(name,))]

@@ -23,6 +23,7 @@ _QUOTA = (
     ReasonCode.RUNNING_JOBS,
     ReasonCode.QUOTA_AHEAD,
     ReasonCode.PER_USER,
+    ReasonCode.WALL,
 )
 _BUDGET = (ReasonCode.BUDGET, ReasonCode.NO_TIME_LIMIT)
 _TOO_MUCH = (ReasonCode.NEVER_FITS, ReasonCode.UNSUPPORTED, ReasonCode.JOB_TOO_LARGE)

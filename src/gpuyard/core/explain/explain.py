@@ -34,6 +34,7 @@ from gpuyard.quantities import span_words
 BY_WEIGHT = (
     ReasonCode.UNSUPPORTED,
     ReasonCode.NEVER_FITS,
+    ReasonCode.WALL,
     ReasonCode.JOB_TOO_LARGE,
     ReasonCode.NO_TIME_LIMIT,
     ReasonCode.HELD,
@@ -161,7 +162,7 @@ def _reasons(
     """All reasons, each once, by weight."""
     record = turn.record
     reasons = [] if type(turn.found) is tuple else list(turn.reasons)
-    impossible = impossible_reason(state, record.job.spec) if not record.shape.ways else None
+    impossible = impossible_reason(state, record.job.spec, record.limit_ms) if not record.shape.ways else None
     if impossible is not None:
         reasons.append(impossible)
     reasons += set_aside_reasons(state, record, now_ms)

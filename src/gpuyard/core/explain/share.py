@@ -10,7 +10,7 @@ from gpuyard.core.explain.caps import Caps, find_caps
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.quota.tenants import ROOT, UNLIMITED
 from gpuyard.core.schedule.policy import Policy
-from gpuyard.core.schedule.running_jobs import protected_until_ms
+from gpuyard.core.schedule.running_jobs import is_preemptible, protected_until_ms
 from gpuyard.core.state.state import State
 from gpuyard.model import JobState
 from gpuyard.model.settings import TOTAL
@@ -84,7 +84,7 @@ def share(state: State, policy: Policy, now_ms: int) -> list[TenantShare]:
             for number in tenants.chain[record.leaf]:
                 waiting[number] += 1
     takes_back = "reclaim" in policy.spec.preemption and policy.spec.quotas
-    stoppable = [r for r in state.running.values() if _stoppable(r, now_ms)] if takes_back else []
+    stoppable = [r for r in state.running.values() if _stoppable(state, r, now_ms)] if takes_back else []
     beside = _Beside(state, stoppable)
     rows: dict[int, TenantShare] = {}
     stack = [ROOT]
@@ -231,9 +231,9 @@ def _others_entitled(state: State, number: int, beside: _Beside) -> bool:
     return any(n not in chain[number] and number not in chain[n] for n in beside.entitled)
 
 
-def _stoppable(record: JobRecord, now_ms: int) -> bool:
-    """Whether an attempt may be stopped for another job: its class allows it, and it has run long enough."""
-    return record.klass.preemptible and record.cause is None and protected_until_ms(record) <= now_ms
+def _stoppable(state: State, record: JobRecord, now_ms: int) -> bool:
+    """Whether an attempt may be stopped for another job: class and pool allow it, and it has run long enough."""
+    return is_preemptible(state, record) and record.cause is None and protected_until_ms(record) <= now_ms
 
 
 def position_text(state: State, record: JobRecord) -> str:

@@ -134,7 +134,9 @@ def _shorter(current: Pass, backfill: Backfill, record: JobRecord) -> int:
 def _fits(current: Pass, backfill: Backfill, record: JobRecord, ask: Ask) -> bool:
     """Whether there is room for a different ask of the same job, without changing what is remembered of asks."""
     nodes, tenants = current.state.nodes, current.state.tenants
-    shape = Shapes().of(ask, nodes, current.state.weights)
+    shape = Shapes(current.state.settings.walls).behind(
+        ask, record.shape.closed, nodes, current.state.weights
+    )
     milli, holds = shape.gpu_milli, backfill.holds()
     nodes.shift(holds, -1)
     try:

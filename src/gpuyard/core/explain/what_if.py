@@ -42,6 +42,7 @@ from gpuyard.model import (
     NodeUncordoned,
     NodeUp,
     OpenNode,
+    OpenPools,
     Outcome,
     Percentage,
     Plan,
@@ -265,6 +266,9 @@ def _settings(settings: Settings, lifts: list[QuotaLift]) -> Settings:
                 change(path, borrow={**quota(path).borrow, model: to}, percentages=percentages)
             case RaisePerUser(path, to):
                 change(path, max_gpus_per_user=to)
+            case OpenPools(pools):
+                walls = {place: wall for place, wall in settings.walls.items() if place not in pools}
+                settings = replace(settings, walls=walls)
             case RaiseAttempts(to):
                 settings = replace(settings, attempts_per_user=to)
             case RaisePerJob(path, to):

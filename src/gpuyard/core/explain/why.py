@@ -137,6 +137,9 @@ class _Gathering:
             return
         if self._add(self._impossible()) or self._trial.starts():
             return
+        if self._trial.record.shape.walled and self._add(self._impossible()):
+            # The nodes that the fleet lacked are behind a wall.
+            return
         trial = self._trial
         stops = [stop.job_id for stop in trial.decide().stops if stop.for_job == trial.job_id]
         if stops and self._add([victims_reason(trial.state, stops)]):
@@ -192,6 +195,9 @@ class _Gathering:
         record = trial.record
         if record.shape.ways:
             return []
+        if record.shape.walled:
+            reason = impossible_reason(trial.state, record.job.spec, record.limit_ms)
+            return [] if reason is None else [reason]
         reason = impossible_reason(trial.state, record.job.spec)
         ask = make_unmarked(trial.state, make_servable(record.job.spec.ask))
         if reason is not None and ask != record.job.spec.ask:

@@ -32,7 +32,7 @@ class Way:
     """Tasks left for one more node."""
     nodes_max: int
     pools: int
-    """Nodes of the pools, names and labels asked for; -1: all."""
+    """Nodes of the pools, names and labels asked for, behind no wall; -1: all."""
     gpus: int
     """GPUs of one task; for slices, the number of GPUs over which they are spread evenly."""
     node_gpus: int
@@ -48,6 +48,7 @@ class Shape:
 
     __slots__ = (
         "ask",
+        "closed",
         "cpu_milli",
         "form",
         "gpu_milli",
@@ -71,22 +72,24 @@ class Shape:
         "tiers",
         "usages",
         "user",
+        "walled",
         "way_on",
         "ways",
         "whole_only",
     )
 
-    def __init__(self, index: int, ask: Ask) -> None:
-        self.index = index
-        self.ask = ask
+    def __init__(self, index: int, ask: Ask, closed: tuple[str, ...] = ()) -> None:
+        self.index, self.ask = index, ask
+        self.closed = closed
+        """The pools, by `CLUSTER/POOL`, whose walls keep its askers out."""
+        self.walled = False
+        """Whether walls are all that leaves it no way."""
         request = ask.gpus
         self.supported = True
         self.gpus = request.count
         self.milli = MILLI
         if isinstance(request, Milli):
-            self.milli = request.milli
-            if ask.tasks > 1:
-                self.supported = False
+            self.milli, self.supported = request.milli, ask.tasks == 1
         elif isinstance(request, Mig):
             # A job that waits for slices waits for enough whole GPUs to hold them.
             self.gpus = gpus_for(request.profile, request.count)
@@ -96,8 +99,7 @@ class Shape:
         else:
             assert isinstance(request, Whole)
         self.tasks = ask.tasks
-        self.cpu_milli = ask.cpu_milli
-        self.memory_mib = ask.memory_mib
+        self.cpu_milli, self.memory_mib = ask.cpu_milli, ask.memory_mib
         self.measure = self.tasks * self.cpu_milli, self.tasks * self.memory_mib
         """Cores and memory of all tasks."""
         self.profile = request.profile if isinstance(request, Mig) else ""

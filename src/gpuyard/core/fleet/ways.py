@@ -1,6 +1,6 @@
 """Asks compiled against the fleet: the kinds of node that could serve them, and the number of tasks per node."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from gpuyard.core.fleet.bits import lowest_bit
@@ -10,16 +10,22 @@ from gpuyard.core.fleet.levels import places_for
 from gpuyard.core.fleet.mig_geometry import gpus_on
 from gpuyard.core.fleet.nodes import Nodes
 from gpuyard.core.fleet.shapes import Shape, Way, rate_on
+from gpuyard.core.fleet.walls import in_place
 from gpuyard.model import Ask, Node
 from gpuyard.model.mig import MIG_MODELS
 from gpuyard.model.units import MILLI
+from gpuyard.model.walls import Wall
 
 
 class Shapes:
     """All asks seen so far, compiled."""
 
-    def __init__(self) -> None:
+    def __init__(self, walls: Mapping[str, Wall] = {}) -> None:
+        self.walls = walls
+        """What keeps jobs out of pools, by `CLUSTER/POOL`. With others, all is to be compiled again."""
         self._by_ask: dict[Ask, Shape] = {}
+        self._walled: dict[tuple[Ask, tuple[str, ...]], Shape] = {}
+        """The same by the pools that are closed to the askers."""
         # Hashing an ask costs more than placing a job, and asks are shared: look up by identity first. The value holds
         # the ask, so no other ask can get the same identity.
         self._by_identity: dict[int, Shape] = {}
@@ -36,24 +42,37 @@ class Shapes:
             return shape
         shape = self._by_ask.get(ask)
         if shape is None:
-            shape = Shape(len(self._by_ask), ask)
+            shape = Shape(len(self._by_ask) + len(self._walled), ask)
             self._by_ask[ask] = shape
             self._by_identity[id(shape.ask)] = shape
             self.timed = self.timed or ask.level_ms > 0
             self._compile(shape, nodes, weights)
         return shape
 
-    def refresh(self, nodes: Nodes, weights: list[int]) -> None:
-        """Compile all asks again, after a change of the fleet or the weights."""
-        self.version += 1
-        for shape in self._by_ask.values():
+    def behind(self, ask: Ask, closed: tuple[str, ...], nodes: Nodes, weights: list[int]) -> Shape:
+        """The shape of an ask of people to whom these pools are closed, by `CLUSTER/POOL`."""
+        if not closed:
+            return self.of(ask, nodes, weights)
+        shape = self._walled.get((ask, closed))
+        if shape is None:
+            shape = Shape(len(self._by_ask) + len(self._walled), ask, closed)
+            self._walled[ask, closed] = shape
+            self.timed = self.timed or ask.level_ms > 0
             self._compile(shape, nodes, weights)
+        return shape
+
+    def refresh(self, nodes: Nodes, weights: list[int]) -> None:
+        """Compile all asks again, after a change of the fleet, the weights or the walls."""
+        self.version += 1
+        for shapes in (self._by_ask, self._walled):
+            for shape in shapes.values():
+                self._compile(shape, nodes, weights)
 
     def _compile(self, shape: Shape, nodes: Nodes, weights: list[int]) -> None:
         ranked: list[tuple[int, Way]] = []
         if shape.supported:
             for index, kind in enumerate(nodes.kinds):
-                ranked += self._ways_of(shape, index, kind, nodes, weights[kind.model])
+                ranked += self._ways_of(shape, index, kind, nodes, weights[kind.model], self.walls)
         # 1. the cluster that the job prefers; 2. nodes as near as it prefers; 3. nodes without GPUs first, if no GPU is
         # asked for; 4. cheapest model; 5. smallest node; 6. kind number.
         clusters = shape.ask.clusters
@@ -68,6 +87,7 @@ class Shapes:
         shape.ways = tuple(ways)
         shape.tiers = self._tiers(shape, nodes)
         shape.in_order = (*[way for tier in shape.tiers for way in tier.values()], *ways)
+        shape.walled = not ways and bool(self.walls) and bool(self.list_without_walls(shape, nodes, weights))
         shape.models = tuple(dict.fromkeys([way.model for way in ways]))
         shape.way_on = {way.kind: way for way in ways}
         shape.node_gpus = min([way.node_gpus for way in ways], default=0)
@@ -96,8 +116,24 @@ class Shapes:
             found.append(narrow)
         return tuple(found)
 
+    def list_without_walls(self, shape: Shape, nodes: Nodes, weights: list[int]) -> list[Way]:
+        """The ways that an ask would have if no pool had a wall."""
+        if not shape.supported:
+            return []
+        return [
+            way
+            for index, kind in enumerate(nodes.kinds)
+            for _rank, way in self._ways_of(shape, index, kind, nodes, weights[kind.model], {})
+        ]
+
     def _ways_of(
-        self, shape: Shape, index: int, kind: Kind, nodes: Nodes, weight: int
+        self,
+        shape: Shape,
+        index: int,
+        kind: Kind,
+        nodes: Nodes,
+        weight: int,
+        walls: Mapping[str, Wall],
     ) -> Iterator[tuple[int, Way]]:
         """The ways to serve an ask on nodes of one kind, ranked: one for each set of nodes that does it alike."""
         ask = shape.ask
@@ -105,7 +141,7 @@ class Shapes:
             return
         if nodes.lacks and shape.needs & nodes.lacks.get(kind.cluster, frozenset()):
             return
-        among = find_allowed(ask, nodes)
+        among = find_allowed(ask, nodes) & ~_behind_walls(shape, kind, nodes, walls)
         members = kind.members & among
         if not members:
             return
@@ -117,17 +153,24 @@ class Shapes:
             parts = split_by_reserve(nodes, members)
         for cpu_milli, memory_mib, alike in parts:
             room = (kind, cpu_milli, memory_mib)
-            whole = self._way(shape, index, room, nodes, weight, alike)
+            whole = self._way(shape, index, room, nodes, weight, alike, walls)
             if whole is not None and whole.nodes_max == 1:
                 yield 0, whole
             elif whole is not None:
                 for rank, level, there in places_for(shape, kind, alike):
-                    way = self._way(shape, index, room, nodes, weight, there)
+                    way = self._way(shape, index, room, nodes, weight, there, walls)
                     if way is not None:
                         yield rank, way if level is None else replace(way, level=level)
 
     def _way(
-        self, shape: Shape, index: int, room: tuple[Kind, int, int], nodes: Nodes, weight: int, among: int
+        self,
+        shape: Shape,
+        index: int,
+        room: tuple[Kind, int, int],
+        nodes: Nodes,
+        weight: int,
+        among: int,
+        walls: Mapping[str, Wall],
     ) -> Way | None:
         """The way to serve an ask on these nodes of a kind, which have so many cores and so much memory for it."""
         ask, (kind, cpu_milli, memory_mib) = shape.ask, room
@@ -161,6 +204,10 @@ class Shapes:
             return None
         full, rest = divmod(shape.tasks, per_node)
         fewest = full + (rest > 0)
+        nodes_max = max(fewest, ask.nodes_max)
+        if walls:
+            far, nodes_max = _too_far(fewest, nodes_max, members, nodes, walls)
+            among, members = among & ~far, members & ~far
         if fewest > members.bit_count() or (ask.nodes_max and fewest > ask.nodes_max):
             return None
         self._ways += 1
@@ -171,7 +218,7 @@ class Shapes:
             tasks_per_node=per_node,
             full_nodes=full,
             rest_tasks=rest,
-            nodes_max=max(fewest, ask.nodes_max),
+            nodes_max=nodes_max,
             pools=among,
             gpus=gpus,
             node_gpus=shape.gpus * (per_node if full else rest)
@@ -179,6 +226,32 @@ class Shapes:
             else 0,
             rate=rate_on(shape, kind, weight),
         )
+
+
+def _behind_walls(shape: Shape, kind: Kind, nodes: Nodes, walls: Mapping[str, Wall]) -> int:
+    """The nodes of a kind in pools that take nothing of these askers, or nothing as small."""
+    out = 0
+    for place, wall in walls.items():
+        if place in shape.closed or shape.gpu_milli < wall.min_gpu_milli:
+            out |= in_place(nodes, place)
+    return out & kind.members
+
+
+def _too_far(
+    fewest: int, nodes_max: int, members: int, nodes: Nodes, walls: Mapping[str, Wall]
+) -> tuple[int, int]:
+    """Of these nodes those in pools that take no job on as many, and over how many nodes it may go on the others.
+
+    A job that could be spread further than one of its pools allows goes no further on any node of this kind.
+    """
+    far = 0
+    for place, wall in walls.items():
+        there = members & in_place(nodes, place) if wall.max_nodes_per_job else 0
+        if there and fewest > wall.max_nodes_per_job:
+            far |= there
+        elif there:
+            nodes_max = min(nodes_max, wall.max_nodes_per_job)
+    return far, nodes_max
 
 
 def find_allowed(ask: Ask, nodes: Nodes) -> int:

@@ -318,6 +318,8 @@ class Pass:
         if refused is not None:
             return refused
         if not shape.ways:
+            if shape.walled:
+                return ReasonCode.WALL
             return ReasonCode.NEVER_FITS if shape.supported else ReasonCode.UNSUPPORTED
         return ReasonCode.ROOM
 

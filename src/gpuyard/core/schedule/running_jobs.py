@@ -9,6 +9,7 @@ from heapq import heappop, heappush
 
 from gpuyard.core.caches import Caches, CacheSlot
 from gpuyard.core.fleet.nodes import NEVER_MS
+from gpuyard.core.fleet.walls import shelters
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.schedule.sorted_ends import End, SortedEnds
 from gpuyard.core.state.state import State
@@ -23,8 +24,13 @@ def protected_until_ms(victim: JobRecord) -> int:
     return victim.started_ms + (victim.klass.min_run_ms << min(victim.preemptions, _DOUBLINGS_MAX))
 
 
+def is_preemptible(state: State, record: JobRecord) -> bool:
+    """Whether a running job may ever be stopped for another: its class and the pools that it runs in allow it."""
+    return record.klass.preemptible and not shelters(state.settings.walls, state.nodes, record.grants)
+
+
 class VictimGroup:
-    """The preemptible running jobs of one tenant, or of one user there, and one class."""
+    """The preemptible running jobs of one tenant, or of one user there, of one class and one priority."""
 
     __slots__ = ("bit", "count", "klass", "leaf", "party")
 
@@ -66,13 +72,13 @@ class RunningJobs:
         asked."""
         self._rows: dict[int, list[tuple[SortedEnds, End]]] = {}
         """The ends of each job, for the jobs that are in one of these lists."""
-        self.groups: dict[tuple[int, str], VictimGroup] = {}
+        self.groups: dict[tuple[int, str, int], VictimGroup] = {}
         self.group_of: dict[int, VictimGroup] = {}
         """The group of each preemptible running job."""
         self.caches = Caches()
         """What names groups by their bits, and so goes when the groups go: what `victims` keeps about nodes."""
         state.moved = self._log
-        self._enter(state.running.values())
+        self._enter(state, state.running.values())
 
     def fits(self, state: State, now_ms: int) -> bool:
         """Whether this can be brought up to date: its log is the state's, and time has not gone back."""
@@ -92,7 +98,7 @@ class RunningJobs:
             if group is not None:
                 group.count -= 1
         found = [running[job_id] for job_id in changed if job_id in running]
-        self._enter(found)
+        self._enter(state, found)
         if self._below or self._leaves is not None:
             for job_id in changed:
                 for ends, row in self._rows.pop(job_id, ()):
@@ -100,13 +106,13 @@ class RunningJobs:
             for record in found:
                 self._list(state, record)
 
-    def _enter(self, records: Iterable[JobRecord]) -> None:
+    def _enter(self, state: State, records: Iterable[JobRecord]) -> None:
         groups, group_of, protected = self.groups, self.group_of, self._protected
         for record in records:
-            klass = record.klass
-            if not klass.preemptible:
+            if not is_preemptible(state, record):
                 continue
-            key = (record.party, klass.name)
+            klass = record.klass
+            key = (record.party, klass.name, klass.priority)
             group = groups.get(key)
             if group is None:
                 group = groups[key] = VictimGroup(record, 1 << len(groups))

@@ -284,9 +284,9 @@ def _load_job(state: State, row: dict[str, Plain], spec: JobSpec) -> None:
         party = state.party_of(leaf, spec)
     else:
         leaf, party = state.place_of(spec)
-    shape = state.shape_of(spec.ask)
+    shape = state.shape_for(spec, row["limit_ms"])
     count = state.counts.find(leaf, spec.user, shape.gpu_milli)
-    record = JobRecord(job, shape, state.klass_of(spec.klass), leaf, party, count)
+    record = JobRecord(job, shape, state.klass_for(spec), leaf, party, count)
     record.limit_ms = row["limit_ms"]
     record.keep(row["saved_ms"])
     record.state = _STATES[row["state"]]

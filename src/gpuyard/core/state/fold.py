@@ -115,6 +115,8 @@ def submit(state: State, at_ms: int, job: Job, held: bool = False, intake: Intak
             intake = state.take_in(spec)
     _spec, shape, klass, leaf, party, waits, count = intake
     state.jobs[job_id] = record = JobRecord(job, shape, klass, leaf, party, count)
+    if state.walls is not None:
+        state.wall_in(record)
     count.jobs += 1
     count.of_user.jobs += 1
     if spec.recipe_bytes:
@@ -143,7 +145,7 @@ def submit(state: State, at_ms: int, job: Job, held: bool = False, intake: Intak
         and idle_plan.change_seq + 1 == state.change_seq
         and queue.behind(record, idle_plan.settled)
         and record.stream not in idle_plan.looked
-        and (idle_plan.refuses(record, at_ms) or state.hopeless(shape))
+        and (idle_plan.refuses(record, at_ms) or state.hopeless(record.shape))
         and not any([applies(state, record, at_ms) for applies in idle_plan.applies])
     ):
         # Other jobs are ahead of it, and it cannot start anyway: nothing new to decide.
@@ -174,7 +176,8 @@ def submit_tasks(
         spec = task.spec
         if alike is None:
             first = submit(state, at_ms, task, held)
-            alike = (spec, first.shape, first.klass, first.leaf, first.party, bool(spec.after), first.count)
+            shape = state.shape_of(spec.ask)
+            alike = (spec, shape, first.klass, first.leaf, first.party, bool(spec.after), first.count)
         elif spec is alike[0]:
             submit(state, at_ms, task, held, alike)
         else:
@@ -193,6 +196,9 @@ def _submit_alike(state: State, at_ms: int, tasks: Iterator[Job], held: bool) ->
     records = [JobRecord(task, shape, klass, leaf, party, count) for task in tasks]
     if not records:
         return
+    if state.walls is not None:
+        for record in records:
+            record.limit_ms = record.estimate_ms = first.limit_ms
     by_id = {record.id: record for record in records}
     state.jobs.update(by_id)
     more = len(records)
@@ -202,7 +208,7 @@ def _submit_alike(state: State, at_ms: int, tasks: Iterator[Job], held: bool) ->
         count.of_user.keep(first.job.spec, more)
     if first.id < FIRST_EXTERNAL_ID:
         state.last_job_id = records[-1].id
-        state.arrived[shape] += more
+        state.arrived[state.shape_of(first.job.spec.ask)] += more
         state.arrivals += more
     else:
         state.last_external_id = records[-1].id

@@ -5,6 +5,8 @@ rules as a new job. Nothing else is decided here: what a change may be is judged
 GPUs keeps them, with the class and the tenant that they are counted for.
 """
 
+from dataclasses import replace
+
 from gpuyard.core.jobs.records import JobRecord
 from gpuyard.core.quota.usage import UsageDelta
 from gpuyard.core.state import dependencies
@@ -29,7 +31,7 @@ def change_job(state: State, record: JobRecord, event: JobChanged) -> list[JobRe
     used = record.usage
     record.usage = UsageDelta(record.party, used.model, used.milli, used.rate, used.measure)
     estimate_ms = record.estimate_ms
-    _set_limit(record, before)
+    _set_limit(state, record, before)
     if record.phase is not AttemptState.STOPPING:
         state.expect_end(record, record.end_ms + record.estimate_ms - estimate_ms)
     record.stand(event.joined_ms, event.nice_ms)
@@ -55,7 +57,7 @@ def _change_waiting(state: State, record: JobRecord, event: JobChanged) -> list[
     )
     record.count.jobs += 1
     record.count.of_user.jobs += 1
-    _set_limit(record, before)
+    _set_limit(state, record, before)
     if event.joined_ms > record.joined_ms:
         # At the end of its line, it is no longer at the top of all.
         record.move(0, "")
@@ -70,11 +72,15 @@ def _change_waiting(state: State, record: JobRecord, event: JobChanged) -> list[
     return ready
 
 
-def _set_limit(record: JobRecord, before: Job) -> None:
-    """A job keeps its limit, whatever became of its class since, until it is given another limit or class."""
-    job = record.job
-    if job.limit_ms != before.limit_ms or job.spec.klass != before.spec.klass:
-        record.limit_ms = job.limit_ms or record.klass.limit_ms
+def _set_limit(state: State, record: JobRecord, before: Job) -> None:
+    """A job keeps its limit, whatever became of its class since, until it is given another limit or class, or other
+    pools give it another one. Which pools are open to it goes by its limit."""
+    job, walled = record.job, state.walls is not None
+    moved = walled and not job.limit_ms and _claim(job) != _claim(before)
+    if moved or job.limit_ms != before.limit_ms or job.spec.klass != before.spec.klass:
+        record.limit_ms = job.limit_ms or state.limit_for(job.spec, 0)
+    if walled:
+        record.shape = state.shape_for(replace(job.spec, ask=record.shape.ask), record.limit_ms)
     record.keep(record.saved_ms)
 
 

@@ -11,6 +11,7 @@ from heapq import heappop, heappush
 from gpuyard.core.caches import Caches
 from gpuyard.core.fleet.nodes import Nodes
 from gpuyard.core.fleet.shapes import Expected, Shape, Way, charge_milli, rate_on
+from gpuyard.core.fleet.walls import Asker, Walls
 from gpuyard.core.fleet.ways import Shapes
 from gpuyard.core.jobs.order import Order
 from gpuyard.core.jobs.queue import WaitQueue
@@ -45,6 +46,9 @@ _INTAKE_MAX = 10_000
 
 FIFO = Order((), False, ())
 
+PRIORITY_TIER = 1 << 32
+"""More than two classes can differ by: a higher tier goes first, whatever the classes."""
+
 
 class InvalidEvent(Exception):
     """An event that cannot follow what the log says so far: a bug in the code that wrote it."""
@@ -61,6 +65,8 @@ class State:
     """Whether a node has a taint that stops attempts. Derived: never dumped."""
     configured = 0
     """Grows whenever settings are put in force. Derived: never dumped."""
+    walls: Walls | None = None
+    """The walls of pools; None: no pool has any. Derived."""
 
     def __init__(self) -> None:
         self.settings = Settings()
@@ -148,6 +154,9 @@ class State:
         self.nodes.observe(settings.observed)
         for number in range(len(self.nodes.node)) if settings.reserves or self.nodes.beside else ():
             self.reserve_for_gpus(number)
+        walled = bool(self.walls or settings.walls)
+        self.walls = Walls(settings.walls) if settings.walls else None
+        self.shapes.walls = settings.walls
         self.classes = {c.name: c for c in settings.classes}
         self.lowest_preemptible = min((c.priority for c in settings.classes if c.preemptible), default=None)
         self.weights = [self._weight(name) for name in self.models]
@@ -155,7 +164,9 @@ class State:
         self.tenants.take_over(old, self.now_ms)
         for record in self.jobs.values():
             record.leaf, record.party = self.place_of(record.job.spec)
-            record.klass = self.klass_of(record.job.spec.klass)
+            record.klass = self.klass_for(record.job.spec)
+            if walled:
+                record.shape = self.shape_for(record.job.spec, record.limit_ms)
         self.recount()
         for record in self.running.values():
             self._count_running(record)
@@ -275,6 +286,13 @@ class State:
         """A class by name; an unknown or empty name means the default class."""
         return self.classes.get(name) or self.classes[self.settings.default_class]
 
+    def klass_for(self, spec: JobSpec) -> JobClass:
+        """The class of a job, with the priority that the pools have that it names: a tier before all classes."""
+        klass, walls = self.klass_of(spec.klass), self.walls
+        if walls is None or not walls.ranked or spec.origin or not (tier := walls.tier_of(spec.ask)):
+            return klass
+        return replace(klass, priority=klass.priority + tier * PRIORITY_TIER)
+
     def model_number(self, name: str) -> int:
         """A GPU model's number, assigned when the model is first seen."""
         number = self.models.get(name)
@@ -347,13 +365,57 @@ class State:
         shape = self.shape_of(spec.ask)
         user, gpu_milli = spec.user, shape.gpu_milli
         count = self.counts.known.get((leaf, user, gpu_milli)) or self.counts.find(leaf, user, gpu_milli)
-        known = (spec, shape, self.klass_of(spec.klass), leaf, party, bool(spec.after), count)
+        known = (spec, shape, self.klass_for(spec), leaf, party, bool(spec.after), count)
         self.intake[id(spec)] = known
         return known
 
     def shape_of(self, ask: Ask) -> Shape:
         """An ask, compiled."""
         return self.shapes.of(ask, self.nodes, self.weights)
+
+    def shape_for(self, spec: JobSpec, limit_ms: int) -> Shape:
+        """The ask of a job with this time limit, compiled for the pools that are open to it."""
+        walls = self.walls
+        if walls is None or spec.origin:
+            # A job of another scheduler is where that one put it.
+            return self.shape_of(spec.ask)
+        closed = walls.closed_to(self.asker_of(spec), limit_ms)
+        return self.shapes.behind(spec.ask, closed, self.nodes, self.weights)
+
+    def ways_without_walls(self, shape: Shape) -> list[Way]:
+        """The ways that a job would have if no pool had a wall."""
+        return self.shapes.list_without_walls(shape, self.nodes, self.weights)
+
+    def open_pools(self, shape: Shape) -> tuple[str, ...]:
+        """The pools, named by the job or not, that could hold it and take it."""
+        anywhere = self.shapes.behind(replace(shape.ask, pools=()), shape.closed, self.nodes, self.weights)
+        members = 0
+        for way in anywhere.ways:
+            members |= self.nodes.kinds[way.kind].members & way.pools
+        return tuple([pool for pool, there in sorted(self.nodes.by_pool.items()) if there & members])
+
+    def limit_for(self, spec: JobSpec, limit_ms: int) -> int:
+        """The time limit of a job that asks for this one; 0: it names none."""
+        most_ms = self.klass_of(spec.klass).limit_ms
+        if limit_ms:
+            return min(limit_ms, most_ms)
+        walls = self.walls
+        if walls is None or not walls.timed or spec.origin:
+            return most_ms
+        open_to = self.shapes.behind(
+            spec.ask, walls.closed_to(self.asker_of(spec), 0), self.nodes, self.weights
+        )
+        return walls.default_ms(self.nodes, open_to, most_ms)
+
+    def asker_of(self, spec: JobSpec) -> Asker:
+        """Whose a job is, as walls see it."""
+        return Asker(spec.tenant, spec.user, spec.groups, self.klass_of(spec.klass).name)
+
+    def wall_in(self, record: JobRecord) -> None:
+        """Give a new job the time limit that its pools give it, and the pools that are open to it."""
+        spec = record.job.spec
+        record.limit_ms = record.estimate_ms = self.limit_for(spec, record.job.limit_ms)
+        record.shape = self.shape_for(spec, record.limit_ms)
 
     @property
     def demand(self) -> tuple[tuple[Ask, int], ...]:
@@ -386,7 +448,8 @@ class State:
                 waits = self.queue.alone is record or record.entry != ()
                 if waits:
                     self.queue.remove(record)
-                record.shape = self.shape_of(replace(ask, level_required=False, level_ms=0))
+                relaxed = replace(ask, level_required=False, level_ms=0)
+                record.shape = self.shapes.behind(relaxed, record.shape.closed, self.nodes, self.weights)
                 if waits:
                     self.queue.add(record)
 
@@ -495,7 +558,10 @@ class State:
                 continue
             numbers = [grant.node for grant in record.earmark.grants]
             ways = [way for way in record.shape.ways if way.kind == self.nodes.kind[numbers[0]]]
-            if not any(all([way.pools >> number & 1 for number in numbers]) for way in ways):
+            if not any(
+                len(numbers) <= way.nodes_max and all([way.pools >> number & 1 for number in numbers])
+                for way in ways
+            ):
                 self.drop_earmark(record)
 
     def drop_earmark(self, record: JobRecord) -> None:
