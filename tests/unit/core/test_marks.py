@@ -81,6 +81,18 @@ def test_market_labels_select_by_the_market_of_the_pool() -> None:
         assert numbers == marks.selected((), join_selections([text])), text
 
 
+def test_every_node_with_gpus_is_accelerated_until_people_say_which_are() -> None:
+    yard = _yard(node("n0"), node("n1"), node("n2", 0))
+    marks, accelerated = yard.state.nodes.marks, join_selections(["accelerator=nvidia"])
+    assert 0b011 == marks.selected((), accelerated)
+    yard.apply(NodeMarked(yard.now_ms, 0, unlabelled=("accelerator",)))
+    assert 0b010 == marks.selected((), accelerated), "the others are as they were"
+    yard.apply(NodeMarked(yard.now_ms, 0, labels=(("accelerator", "nvidia"),)))
+    assert 0b001 == marks.selected((), accelerated)
+    yard.apply(NodeMarked(yard.now_ms, 0, labels=(("accelerator", "other"),)))
+    assert 0 == marks.selected((), accelerated)
+
+
 def test_a_job_gets_nodes_that_it_selects_and_waits_where_they_are_taken() -> None:
     yard = _yard(*[node(f"n{number}", labels=(("zone", "ab"[number % 2]),)) for number in range(4)])
     wanted = ask(8, selects=join_selections(["zone=b"]))

@@ -122,7 +122,8 @@ spec:
 def test_a_pod_that_names_only_its_image_runs_as_that_says(kubernetes: Any) -> None:
     taken = kubernetes(AI_JOB, host_process=False)
 
-    assert {"name": "ai-job", "image": "myrepo/train:latest", "gpus": 1} == taken.job
+    expected = {"name": "ai-job", "image": "myrepo/train:latest", "gpus": 1, "select": ["accelerator=nvidia"]}
+    assert expected == taken.job
     assert "restartPolicy Always is not served" in taken.warnings[0].text
 
 

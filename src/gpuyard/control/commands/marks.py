@@ -12,7 +12,7 @@ from gpuyard.control.replica.committer import Committer
 from gpuyard.control.replica.labels import find_node
 from gpuyard.control.replica.replica import Draft, Replica
 from gpuyard.core import State
-from gpuyard.core.fleet.marks import UNMARKED, derived_labels
+from gpuyard.core.fleet.marks import UNMARKED
 from gpuyard.errors import quote, suggest
 from gpuyard.model import NodeMarked, Taint
 from gpuyard.model.placement import check_label, parse_taint
@@ -171,7 +171,7 @@ def _changes(state: State, event: NodeMarked) -> bool:
 def _view(state: State, number: int) -> NodeMarksReply:
     marks, node = state.nodes.marks, state.nodes.node[number]
     live = marks.live.get(number, UNMARKED)
-    configured, said = marks.configured_labels(number), derived_labels(node, state.settings)
+    configured, said = marks.configured_labels(number), marks.derived(number)
     engine = {**dict.fromkeys(node.features, ""), **dict(node.labels)}
     set_live = dict(live.labels)
 

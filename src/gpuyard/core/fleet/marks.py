@@ -27,6 +27,7 @@ from gpuyard.model.placement import (
 
 HOSTNAME = "kubernetes.io/hostname"
 ARCH = "kubernetes.io/arch"
+ACCELERATOR = "accelerator"
 PRODUCT = "nvidia.com/gpu.product"
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 POOL, CLUSTER = "gpuyard/pool", "gpuyard/cluster"
@@ -114,6 +115,7 @@ class Marks:
         self._clear()
 
     def _clear(self) -> None:
+        self._accelerators: bool | None = None
         self._labels: dict[int, dict[str, str]] = {}
         self._columns: dict[str, dict[str, int]] = {}
         self._tainted: dict[int, tuple[Taint, ...]] | None = None
@@ -180,16 +182,35 @@ class Marks:
     def configured_labels(self, number: int) -> dict[str, str]:
         """The labels of a node without what was set live."""
         node = self._nodes[number]
-        found = derived_labels(node, self._settings)
+        found = self.derived(number)
         found |= dict.fromkeys(node.features, "")
         found |= dict(node.labels)
         for marks in self._configured(node):
             found |= dict(marks.labels)
         return found
 
+    def derived(self, number: int) -> dict[str, str]:
+        """The labels that a node has by itself; where people label nodes as accelerated, only these are."""
+        node = self._nodes[number]
+        found = derived_labels(node, self._settings)
+        if node.gpus and not self._names_accelerators():
+            found[ACCELERATOR] = "nvidia"
+        return found
+
+    def _names_accelerators(self) -> bool:
+        """Whether anybody labelled a node as one with an accelerator."""
+        if self._accelerators is None:
+            given = [
+                *[node.labels for node in self._nodes],
+                *[marks.labels for marks in self._settings.marks],
+                *[live.labels for live in self.live.values()],
+            ]
+            self._accelerators = any([dict(labels).get(ACCELERATOR) is not None for labels in given])
+        return self._accelerators
+
     def own_labels(self, number: int) -> dict[str, str]:
         """The labels of a node beyond those that every node has by itself."""
-        derived = derived_labels(self._nodes[number], self._settings)
+        derived = self.derived(number)
         return {key: value for key, value in self.labels(number).items() if derived.get(key) != value}
 
     def column(self, key: str) -> Mapping[str, int]:

@@ -38,7 +38,6 @@ _SO_ANYWAY = {
     "kubernetes.io/os": "linux",
     "beta.kubernetes.io/os": "linux",
     "nvidia.com/gpu.present": "true",
-    "accelerator": "nvidia",
 }
 _OPERATORS = {each.value: each for each in Operator}
 _EFFECTS = {each.value: each for each in Effect}
