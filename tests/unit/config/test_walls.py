@@ -6,6 +6,8 @@ import pytest
 
 from gpuyard.config.compare import compare
 from gpuyard.config.reading import loads
+from gpuyard.config.slurm.exporting import Wishes, export
+from gpuyard.engines.slurm.site.notes import Notes
 from gpuyard.model import Settings
 from gpuyard.model.units import HOUR_MS, MINUTE_MS
 from gpuyard.model.walls import Askers, Wall
@@ -58,6 +60,13 @@ def test_every_key_of_a_wall() -> None:
 def test_a_cluster_that_finds_its_pools_has_walls_by_name() -> None:
     text = "version: 1\nclusters:\n  site: {engine: slurm, slurm: {mode: observe}, walls: {debug: {time_limit: 30m}}}\n"
     assert {"site/debug": Wall(time_limit_ms=30 * MINUTE_MS)} == loads(text).settings.walls
+
+
+def test_an_export_to_slurm_says_that_walls_are_left_out() -> None:
+    notes = Notes()
+    export(loads(FILE.format(", time_limit: 4h")), Wishes(), notes)
+    said = [note for note in notes.unsaid if note.startswith("wall of pool")]
+    assert ["wall of pool 'big'"] == [note.partition(":")[0] for note in said]
 
 
 WRONG = [

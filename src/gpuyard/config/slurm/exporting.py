@@ -302,6 +302,12 @@ def _leave_fleet(config: Config, pools: list[Pool], notes: Notes) -> None:
             notes.leave(f"switches of pool {quote(pool.name)}: they go into topology.conf")
         if fabric := pool.nodes[0].fabric:
             notes.leave(f"fabric {quote(fabric)} of pool {quote(pool.name)}: it goes into topology.conf")
+    for pool in pools:
+        if f"{pool.cluster}/{pool.name}" in config.settings.walls:
+            notes.leave(
+                f"wall of pool {quote(pool.name)}: give its partition AllowAccounts, AllowGroups, AllowQos, MaxTime, "
+                "DefaultTime, MaxNodes and PriorityTier by hand"
+            )
     if config.prices:
         notes.leave(f"prices of {', '.join(config.prices)}: Slurm knows no money")
     elif pools:
