@@ -304,6 +304,29 @@ ADDED: list[tuple[str, list[str]]] = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("pool", "problem"),
+    [
+        (
+            "{nodes: 1, gpus: 8 x H100, cpus: 64, memory: 1T, reserve: {cpus: 9}}",
+            "'cpus' of 'reserve' of pool 'p' is too much: 8 times 9 cores are more than the 64 cores of a node",
+        ),
+        (
+            "{nodes: 1, gpus: 8 x H100, cpus: 64, memory: 1T, reserve: {memory: 129G}}",
+            "'memory' of 'reserve' of pool 'p' is too much: 8 times 129 GiB are more than the 1024 GiB of a node",
+        ),
+        (
+            "{nodes: 1, gpus: 0, cpus: 64, memory: 1T, reserve: {cpus: 9}}",
+            "'reserve' of pool 'p' is for the GPUs of a node, and its nodes have none; remove it",
+        ),
+    ],
+)
+def test_a_reserve_that_no_node_has(pool: str, problem: str, refusals: Refusals) -> None:
+    text = f"version: 1\nclusters: {{main: {{engine: slurm, pools: {{p: {pool}}}}}}}\n"
+    (found,) = refusals(text)
+    assert found.endswith(problem), found
+
+
 @pytest.mark.parametrize(("added", "problems"), ADDED, ids=[added[:60] for added, _ in ADDED])
 def test_what_makes_no_sense(added: str, problems: list[str], fleet: str, refusals: Refusals) -> None:
     assert [f"yard.yaml:{problem}" for problem in problems] == refusals(fleet + added)
