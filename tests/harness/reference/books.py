@@ -195,7 +195,7 @@ class Live:
     @property
     def line_ms(self) -> int:
         """By which time it waits in its line."""
-        return (self.joined_ms or self.job.submitted_ms) + self.nice_ms
+        return max(0, (self.joined_ms or self.job.submitted_ms) + self.nice_ms)
 
     @property
     def eligible(self) -> bool:

@@ -257,3 +257,14 @@ def test_what_makes_it_this_job_stays() -> None:
             change(here, job, **fields)
     with pytest.raises(InvalidEvent, match="no live job"):
         apply(here.state, JobChanged(here.now_ms, here.state.jobs[job].job._replace(id=7)))
+
+
+def test_no_place_in_line_is_before_a_job_at_the_top_of_all() -> None:
+    """In an order by age alone, an hour earlier than the first moment stood before it."""
+    here = Yard("strict-fifo", nodes(1))
+    here.submit(8)
+    here.step()
+    top, earlier = here.submit(8), here.submit(8)
+    here.apply(Requested(here.now_ms, top, Verb.TOP))
+    here.apply(JobChanged(here.now_ms, here.state.jobs[earlier].job, nice_ms=-HOUR_MS))
+    assert (top,) == here.step().examined

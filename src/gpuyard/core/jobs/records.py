@@ -481,9 +481,12 @@ class JobRecord:
 
     @property
     def line_ms(self) -> int:
-        """The time by which its place in its line goes: that of its submission, unless the job was changed."""
+        """The time by which its place in its line goes: that of its submission, unless the job was changed.
+
+        Never before time began: what is smaller stands for jobs at the top of all.
+        """
         extras = self.extras or _NO_EXTRAS
-        return (extras.joined_ms or self.job.submitted_ms) + extras.nice_ms
+        return max(0, (extras.joined_ms or self.job.submitted_ms) + extras.nice_ms)
 
     @property
     def joined_ms(self) -> int:
