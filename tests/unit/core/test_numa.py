@@ -110,3 +110,10 @@ def test_a_job_that_no_domain_could_hold_is_told_so(wanted: Ask, says: str) -> N
     reason = impossible_reason(here.state, JobSpec("", wanted))
     assert reason is not None
     assert says == reason.text
+
+
+def test_nodes_without_gpus_have_no_domain_to_ask_for() -> None:
+    here = Yard("default", [*nodes(1, 0), *nodes(2)])
+    job = here.submit(single(4))
+    here.step()
+    assert 4 == taken(here, job)

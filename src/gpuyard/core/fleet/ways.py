@@ -191,7 +191,7 @@ class Shapes:
         ):
             if want:
                 per_node = min(per_node, have // want)
-        if shape.in_domain:
+        if shape.in_domain and per_node:
             domains = kind.gpus // kind.domain_size
             if max(shape.cpu_milli * domains - cpu_milli, shape.memory_mib * domains - memory_mib) > 0:
                 return None
