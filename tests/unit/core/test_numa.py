@@ -113,7 +113,7 @@ def test_a_job_that_no_domain_could_hold_is_told_so(wanted: Ask, says: str) -> N
 
 
 def test_nodes_without_gpus_have_no_domain_to_ask_for() -> None:
-    here = Yard("default", [*nodes(1, 0), *nodes(2)])
+    here = Yard("default", [*nodes(1, 0, "none"), *nodes(2)])
     job = here.submit(single(4))
     here.step()
     assert 0b1111 == taken(here, job)
