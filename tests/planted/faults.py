@@ -693,14 +693,14 @@ FAULTS = [
         "core/fleet/marks.py",
         "            found |= self._all & ~self.having(expression.key)\n",
         "            pass\n",
-        MACHINE,
+        "tests/unit/core/test_marks.py tests/unit/control/test_marks.py",
     ),
     Planted(
         "what is set live on a node does not win",
         "core/fleet/marks.py",
         "                    found[key] = value\n",
         "                    found.setdefault(key, value)\n",
-        MACHINE,
+        "tests/unit/core/test_marks.py tests/unit/control/test_marks.py",
     ),
     Planted(
         "preferred nodes are tried last",
@@ -728,14 +728,14 @@ FAULTS = [
         "core/fleet/marks.py",
         "max(self.since_ms[number, taint.key], started_ms) + span",
         "started_ms + span",
-        MACHINE,
+        "tests/unit/core/test_marks.py tests/unit/control/test_marks.py",
     ),
     Planted(
         "GPUs stay kept on a node where their job may no longer start",
         "core/state/state.py",
         "        self._drop_lost_earmarks()\n",
         "",
-        MACHINE,
+        "tests/unit/core/test_marks.py tests/unit/control/test_marks.py",
     ),
     Planted(
         "one feature of a group is not enough",

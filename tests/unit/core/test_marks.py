@@ -103,6 +103,11 @@ def test_a_job_gets_nodes_that_it_selects_and_waits_where_they_are_taken() -> No
     other = yard.submit(ask(1, features=(("zone",),), selects=join_selections(["zone!=b"])))
     yard.step()
     assert ["n0"] == _nodes_of(yard, other)
+    # A node without the label has another value than any.
+    marks = yard.state.nodes.marks
+    assert 0b1111 == marks.selected((), join_selections(["disk!=nvme"]))
+    assert 0b1111 == marks.selected((), join_selections(["!disk"]))
+    assert 0b0101 == marks.selected((("zone", "none"),), join_selections(["zone notin (b, c)"]))
 
 
 def test_a_selector_that_no_node_meets_says_which_label_and_how_many_have_it() -> None:
