@@ -754,8 +754,8 @@ FAULTS = [
     Planted(
         "a job that asks for more keeps its place in its line",
         "core/jobs/records.py",
-        "        return (extras.joined_ms or self.job.submitted_ms) + extras.nice_ms\n",
-        "        return self.job.submitted_ms + extras.nice_ms\n",
+        "        return max(0, (extras.joined_ms or self.job.submitted_ms) + extras.nice_ms)\n",
+        "        return max(0, self.job.submitted_ms + extras.nice_ms)\n",
         MACHINE,
     ),
     Planted(
