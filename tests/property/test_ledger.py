@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from random import Random
 from typing import Any
 
 import pytest
@@ -293,10 +294,10 @@ class History:
 
 
 _OPS = (
-    History.submit, History.start, History.start, History.start, History.confirm, History.confirm, History.unknown,
-    History.suspend, History.stop, History.end, History.end, History.measure, History.measure, History.earmark,
-    History.node, History.cut, History.configure, History.rename, History.close, History.cancel,
-    History.set_clock, History.change,
+    History.submit, History.start, History.start, History.start, History.change, History.confirm, History.confirm,
+    History.unknown, History.suspend, History.stop, History.end, History.end, History.measure, History.measure,
+    History.earmark, History.node, History.cut, History.configure, History.rename, History.close, History.cancel,
+    History.set_clock,
 )  # fmt: skip
 
 
@@ -339,6 +340,16 @@ def settled(steps: list[Any]) -> Rows:
 @given(histories())
 def test_the_time_book_is_the_integral_and_fills_the_capacity_exactly(steps: list[Any]) -> None:
     check_integral(steps)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_same_of_long_histories(seed: int) -> None:
+    """Drawn ones are short, as a rule: few of them change a job that runs, and let it run on."""
+    rng, history = Random(seed), History()
+    for _ in range(60):
+        history.step(*[rng.randrange(41) for _ in range(4)])
+    history.steps.append(Ticked(max(history.now_ms, history.last_ms) + 1000))
+    check_integral(history.steps)
 
 
 def check_integral(steps: list[Any]) -> None:

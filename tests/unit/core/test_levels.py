@@ -7,7 +7,7 @@ import pytest
 from gpuyard.core.explain.admission import impossible_reason
 from gpuyard.core.explain.why import explain_why
 from gpuyard.core.state.dump import canonical, derived, dump, load
-from gpuyard.model import AskFor, JobSpec, Level, Node, Ticked
+from gpuyard.model import AskFor, JobChanged, JobSpec, Level, Node, Ticked
 from gpuyard.policies import registry
 from gpuyard.testing import ask, node
 from harness.yard import Yard
@@ -178,6 +178,22 @@ def test_after_a_time_the_level_is_required_no_longer(name: str) -> None:
     assert derived(again) == derived(here.state)
     here.now_ms = 2 * period_ms
     here.apply(Ticked(here.now_ms))
+    again = load(dump(here.state))
+    again.reindex(here.state.queue.order)
+    assert (canonical(again), derived(again)) == (canonical(here.state), derived(here.state))
+    assert [waits] == here.started(here.step())
+
+
+def test_a_change_of_a_job_does_not_require_the_level_again() -> None:
+    """A dump of the state had relaxed it, and the state itself not."""
+    here = Yard("default", fleet(), now_ms=1000)
+    fill(here, "n00", "n10")
+    period_ms = here.state.settings.period_ms
+    waits = here.submit(near(4, level_ms=period_ms), limit_ms=60_000)
+    here.now_ms = 2 * period_ms
+    here.apply(Ticked(here.now_ms))
+    job = here.state.jobs[waits].job
+    here.apply(JobChanged(here.now_ms, job._replace(spec=replace(job.spec, name="other"))))
     again = load(dump(here.state))
     again.reindex(here.state.queue.order)
     assert (canonical(again), derived(again)) == (canonical(here.state), derived(here.state))

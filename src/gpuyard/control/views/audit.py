@@ -131,8 +131,8 @@ def _done(event: Event, node: Callable[[int], str], job: Callable[[int], str]) -
             array = event.job.array_id or None
             return Done(spec.user, "submit", f"job {event.job.label}", spec.tenant, array)
         case JobChanged():
-            who, what = event.by, f"job {event.job.label}: {event.what}"
-            return Done(who, "update", what, event.job.spec.tenant, (who, event.what, event.at_ms))
+            about, once = f"job {event.job.label}: {event.what}", (event.by, event.what, event.at_ms)
+            return Done(event.by, "update", about, event.job.spec.tenant, once)
         case Requested():
             together = (event.by, event.verb, event.at_ms)
             return Done(event.by, event.verb.value, f"job {job(event.job_id)}", "", together)

@@ -488,6 +488,11 @@ class JobRecord:
         extras = self.extras or _NO_EXTRAS
         return max(0, (extras.joined_ms or self.job.submitted_ms) + extras.nice_ms)
 
+    def has_waited_for_level(self, now_ms: int) -> bool:
+        """Whether it has waited for near nodes as long as it wanted to."""
+        level_ms = self.shape.ask.level_ms
+        return level_ms > 0 and self.job.submitted_ms + level_ms <= now_ms
+
     @property
     def joined_ms(self) -> int:
         """When it went to the end of its line, because it asked for more than before; 0: it never did."""

@@ -55,6 +55,7 @@ def _change_waiting(state: State, record: JobRecord, event: JobChanged) -> list[
     _spec, record.shape, record.klass, record.leaf, record.party, waits, record.count = state.take_in(
         job.spec
     )
+    state.relax_level(record)
     record.count.jobs += 1
     record.count.of_user.jobs += 1
     _set_limit(state, record, before)

@@ -439,19 +439,20 @@ class State:
 
         As with turns, what counts is the time at which the current period began: until it ends nothing changes.
         """
-        if not self.shapes.timed:
-            return
-        now_ms = self.tenants.period_start_ms
-        for record in [each for each in self.jobs.values() if each.shape.ask.level_ms]:
-            ask = record.shape.ask
-            if record.job.submitted_ms + ask.level_ms <= now_ms:
-                waits = self.queue.alone is record or record.entry != ()
-                if waits:
-                    self.queue.remove(record)
-                relaxed = replace(ask, level_required=False, level_ms=0)
-                record.shape = self.shapes.behind(relaxed, record.shape.closed, self.nodes, self.weights)
-                if waits:
-                    self.queue.add(record)
+        begun_ms, all_jobs = self.tenants.period_start_ms, self.jobs.values() if self.shapes.timed else ()
+        for record in [each for each in all_jobs if each.has_waited_for_level(begun_ms)]:
+            waits = self.queue.alone is record or record.entry != ()
+            if waits:
+                self.queue.remove(record)
+            self.relax_level(record)
+            if waits:
+                self.queue.add(record)
+
+    def relax_level(self, record: JobRecord) -> None:
+        """Let one job take nodes further apart, if it is time; it is in no queue."""
+        if record.has_waited_for_level(self.tenants.period_start_ms):
+            ask = replace(record.shape.ask, level_required=False, level_ms=0)
+            record.shape = self.shapes.behind(ask, record.shape.closed, self.nodes, self.weights)
 
     def recompile(self) -> None:
         """Recompute what depends on nodes, on the abilities of their engines or on weights, after a change of one."""
