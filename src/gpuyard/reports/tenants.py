@@ -46,15 +46,15 @@ def _caps(row: Mapping[str, Any]) -> str:
         found.append(f"{number(row['most_gpus_of_a_user'])}/{number(row['max_gpus_per_user'])} GPUs a user")
     if row["max_gpus_per_job"] is not None:
         found.append(f"{number(row['max_gpus_per_job'])} GPUs a job")
-    if row["max_jobs"] is not None:
+    if row.get("max_jobs") is not None:
         found.append(f"{row['running'] + row['waiting']}/{row['max_jobs']} jobs, waiting ones too")
-    found += [f"{kind} a job: {text}" for kind, text in row["per_job"].items()]
-    found += [f"{klass}: {text}" for klass, text in row["class_limits"].items()]
-    if row["on_limit"] == "refuse":
+    found += [f"{kind} a job: {text}" for kind, text in row.get("per_job", {}).items()]
+    found += [f"{klass}: {text}" for klass, text in row.get("class_limits", {}).items()]
+    if row.get("on_limit") == "refuse":
         found.append("refuses")
-    if row["max_cpus"] is not None:
+    if row.get("max_cpus") is not None:
         found.append(f"{number(row['cpus'])}/{number(row['max_cpus'])} cores")
-    if row["max_memory_mib"] is not None:
+    if row.get("max_memory_mib") is not None:
         found.append(f"{memory_size(row['memory_mib'])}/{memory_size(row['max_memory_mib'])}")
     return ", ".join(found) or "-"
 

@@ -53,7 +53,8 @@ REQUESTS: list[dict[str, Any]] = [
     },
     {
         "name": "gang", "tenant": "research", "command": ["true"], "gpus": 1, "tasks": 4, "nodes_max": 1,
-        "nodes_min": 1, "batch": True, "ranks": 8, "array": "0,1,5", "array_limit": 2, "gpu_models": ["A100-80GB"],
+        "nodes_min": 1, "batch": True, "ranks": 8, "numa": "single", "array": "0,1,5",
+        "array_limit": 2, "gpu_models": ["A100-80GB"],
     },
     {"name": "cores", "tenant": "research", "command": ["true"], "terminal": True, "cpus": 0.5},
     {"name": "whole", "tenant": "research", "command": ["true"], "gpus": 2, "exclusive": True},
@@ -70,6 +71,7 @@ IN_AN_IMAGE: dict[str, Any] = {
     "select": ["zone in (a, b), !old | disks>4"], "prefer": ["80: zone=a"], "tolerate": ["gone for 5m", "*"],
     "containers": [{"image": "docker.io/x/z", "name": "first", "init": True, "command": ["true"]}],
     "clusters": ["here"], "pools": ["p1"], "not_nodes": ["n7"],
+    "tasks": 2, "topology": {"level": "rack", "for_s": 60},
 }  # fmt: skip
 OF_ONE_SUBMISSION = {"begin_ms", "deadline_ms", "dependencies", "dependencies_any", "hold"}
 """What is not asked for again."""

@@ -191,7 +191,7 @@ def _unknown_names(ask: Ask, state: State) -> Unacceptable | None:
         if not marks.selected((group,), ()):
             text = " or ".join([quote(feature) for feature in group])
             return Unacceptable(
-                f"no node has the feature {text}; {suggest(group[0], marks.keys(), 'features')}",
+                f"no node has the feature {text}; {suggest(group[0], marks.own_keys(), 'features')}",
                 "Features are labels of nodes: in yard.yaml under 'features' or 'labels' of a pool or a cluster, or "
                 "set by an admin with `yard label`.",
             )

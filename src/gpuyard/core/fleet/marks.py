@@ -231,6 +231,10 @@ class Marks:
         """The keys of all labels that a node has."""
         return sorted({key for number in range(len(self._nodes)) for key in self.labels(number)})
 
+    def own_keys(self) -> list[str]:
+        """The keys of all labels that a node has beyond those that every node has by itself."""
+        return sorted({key for number in range(len(self._nodes)) for key in self.own_labels(number)})
+
     def having(self, key: str) -> int:
         """The nodes that have a label, whatever its value."""
         found = 0

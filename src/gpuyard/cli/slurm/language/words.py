@@ -22,6 +22,7 @@ REASONS = {
     "no room": "Resources",
     "room is promised to a job ahead": "Priority",
     "its tenant is at its limit": "AssocGrpGRES",
+    "no pool that could hold it takes it": "PartitionConfig",
     "its tenant may not borrow more": "AssocGrpGRES",
     "what is free is guaranteed to others": "Resources",
     "its tenant runs as many jobs as it may": "AssocGrpJobsLimit",
