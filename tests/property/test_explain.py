@@ -16,17 +16,25 @@ from gpuyard.model import Milli, Plan, ReasonCode
 from gpuyard.model.settings import TOTAL
 from gpuyard.policies import registry
 from harness.machines import machine
-from harness.reference.books import Live, ask_milli, chain
-from harness.reference.judge import Quotas, Room, allowed, holders
+from harness.reference.books import Books, Live, ask_milli, chain
+from harness.reference.judge import Quotas, Room, holders, layouts, measure_of
 from harness.yard import Yard
 
 POLICIES = ("fifo", "strict-fifo", "conservative", "default", "fair", "sjf", "fgd")
 NODE = re.compile(
-    r"^(\d+) x (\S+)(?: with .*)? on one node: "
+    r"^(\d+) x (\S+?)(?:(?:,| and) .*)? on one node: "
     r"(?:(\d+) free on (\d+) nodes?(?:, but at most (\d+) on one node)?|none is free on (\d+) nodes?)$"
 )
 LIMIT = re.compile(
-    r"^(\S+) would be (\S+) (\S+) over its limit of (\S+?)(?: \S+)? \(uses (\S+), asks for (\S+)\)$"
+    r"^(\S+) would be (\S+) (\S+) over its limit of (\S+?)(?: \S+?)?(?:, which is .+)? "
+    r"\(uses (\S+), asks for (\S+)\)$"
+)
+CORES = re.compile(
+    r"^(\S+) would be (\S+) cores? over its limit of (\S+) cores? \(uses (\S+), asks for (\S+)\)$"
+)
+MEMORY = re.compile(
+    r"^(\S+) would be (\S+ [GM]iB) of memory over its limit of (\S+ [GM]iB) "
+    r"\(uses (\S+ [GM]iB), asks for (\S+ [GM]iB)\)$"
 )
 PER_USER = re.compile(
     r"^each user of (.+) may use (\S+) GPUs?, and (\S+) would use (\S+) \(uses (\S+), asks for (\S+)\)$"
@@ -86,8 +94,8 @@ class ExplainedYard(Yard):
         assert explanation.start_ms is None or explanation.start_ms >= self.now_ms
         assert live.eligible or codes & {ReasonCode.HELD, ReasonCode.BEGIN}
         if self.policy.spec.order == ("fifo",) and live.eligible:
-            key = (-live.boost, live.job.submitted_ms, job_id)
-            keys = [(-each.boost, each.job.submitted_ms, each.job.id) for each in self.books.waiting()]
+            key = (-live.boost, live.line_ms, job_id)
+            keys = [(-each.boost, each.line_ms, each.job.id) for each in self.books.waiting()]
             assert explanation.ahead == sum(other < key for other in keys)
 
 
@@ -96,6 +104,10 @@ def check_numbers(yard: Yard, live: Live, explanation: Explanation) -> None:
     for reason in explanation.reasons:
         if found := NODE.match(reason.text):
             check_node(yard, live, found)
+        elif found := CORES.match(reason.text):
+            check_cores(yard, live, found)
+        elif found := MEMORY.match(reason.text):
+            check_memory(yard, live, found)
         elif found := LIMIT.match(reason.text):
             check_limit(yard, live, found)
         elif found := RUNS.match(reason.text):
@@ -119,12 +131,19 @@ def check_per_user(yard: Yard, live: Live, text: str) -> None:
         return
     found = PER_USER.match(text)
     assert found is not None, text
-    assert user or live.leaf == found[3]
+    assert (user or live.leaf) == found[3]
     uses = sum([holder.milli for holder in quotas.of_person(found[1], user, live.leaf)])
     most, after, said, asks = (round(float(found[i]) * 1000) for i in (2, 4, 5, 6))
     assert [uses, ask_milli(live.job.spec.ask), uses + asks] == [said, asks, after]
     assert [most] == [t.quota.max_gpus_per_user for t in settings.tenants if t.path == found[1]]
     assert after > most
+
+
+def could_hold(books: Books, live: Live, model: str) -> list[int]:
+    """The nodes of a GPU model each of which could hold all of a job, were it empty."""
+    found = layouts(books, books.ask_of(live), walled=live)
+    whole = [layout for layout in found if layout.model == model and (layout.full, layout.rest) == (1, 0)]
+    return sorted({number for layout in whole for number in layout.numbers})
 
 
 def check_node(yard: Yard, live: Live, found: re.Match[str]) -> None:
@@ -134,16 +153,9 @@ def check_node(yard: Yard, live: Live, found: re.Match[str]) -> None:
     room = Room(books, books.grants(earmarks=True))
     wanted = int(found[1])
     free = []
-    for number, node in enumerate(books.nodes):
-        if (
-            node.gpu_model == found[2]
-            and node.gpus >= wanted
-            and room.takes_new(number)
-            and allowed(ask, node)
-            and node.cpu_milli >= ask.cpu_milli * ask.tasks
-            and node.memory_mib >= ask.memory_mib * ask.tasks
-        ):
-            free.append(sum(left == 1000 for left in room.free[number].gpu))
+    for number in could_hold(books, live, found[2]):
+        if room.takes_new(number):
+            free.append(sum(room.is_whole(number, gpu) for gpu in range(books.nodes[number].gpus)))
     assert wanted == ask.gpus.count * ask.tasks
     if found[6] is not None:
         assert (0, int(found[6])) == (sum(free), len(free))
@@ -158,15 +170,42 @@ def check_node(yard: Yard, live: Live, found: re.Match[str]) -> None:
 def check_limit(yard: Yard, live: Live, found: re.Match[str]) -> None:
     """Over by so much, of a limit that is set, with so much in use."""
     books, path = yard.books, found[1]
+    quotas = Quotas(books, list(holders(books).values()))
     model = None if found[3] in ("GPU", "GPUs") else found[3]
     used = books.used(path, model)
     over, limit, uses, asks = (round(float(found[i]) * 1000) for i in (2, 4, 5, 6))
     assert path in chain(live.leaf)
     assert (used, ask_milli(live.job.spec.ask)) == (uses, asks), f"{live.job} of {live.leaf}: {found[0]}"
     assert over == used + asks - limit > 0
-    configured = [t.quota.limit.get(model or TOTAL) for t in books.settings.tenants if t.path == path]
+    configured = [quotas.quota(path).limit.get(model or TOTAL)]
     per_user = [t.quota.max_gpus_per_user for t in books.settings.tenants if t.path in chain(path)[1:]]
     assert limit in [value for value in (*configured, *per_user) if value is not None]
+
+
+def check_cores(yard: Yard, live: Live, found: re.Match[str]) -> None:
+    """The same of cores."""
+    quotas = Quotas(yard.books, list(holders(yard.books).values()))
+    over, limit, uses, asks = (round(float(found[i]) * 1000) for i in (2, 3, 4, 5))
+    assert found[1] in chain(live.leaf)
+    assert (quotas.measured(found[1])[0], measure_of(live)[0]) == (uses, asks)
+    assert quotas.quota(found[1]).max_cpu_milli == limit
+    assert over == uses + asks - limit > 0
+
+
+def check_memory(yard: Yard, live: Live, found: re.Match[str]) -> None:
+    """The same of memory."""
+    quotas = Quotas(yard.books, list(holders(yard.books).values()))
+    over, limit, uses, asks = (memory_mib(found[i]) for i in (2, 3, 4, 5))
+    assert found[1] in chain(live.leaf)
+    assert (quotas.measured(found[1])[1], measure_of(live)[1]) == (uses, asks)
+    assert quotas.quota(found[1]).max_memory_mib == limit
+    assert over == uses + asks - limit > 0
+
+
+def memory_mib(text: str) -> int:
+    """`5 GiB` or `2048 MiB`."""
+    amount, unit = text.split()
+    return int(amount) * (1024 if unit == "GiB" else 1)
 
 
 @pytest.mark.parametrize("name", POLICIES)
