@@ -24,14 +24,15 @@ from .conftest import Box
 @pytest.mark.rig
 def test_a_job_survives_kill_and_restart_with_its_true_exit_code(bare: Box, tmp_path: Path) -> None:
     bare.up()
-    go = tmp_path / "go"
-    job = bare.submit(
-        "-g", 1, "--", "sh", "-c", f"echo before; until [ -e {go} ]; do sleep 0.05; done; echo after; exit 5"
-    )
-    stop, stopped = tmp_path / "stop", tmp_path / "stopped"
-    short = bare.submit(
-        "--", "sh", "-c", f"until [ -e {stop} ]; do sleep 0.05; done; touch {stopped}; exit 6"
-    )
+    go, up = tmp_path / "go", tmp_path / "up"
+    script = f"echo before; touch {up}; until [ -e {go} ]; do sleep 0.05; done; echo after; exit 5"
+    job = bare.submit("-g", 1, "--", "sh", "-c", script)
+    stop, stopped, begun = tmp_path / "stop", tmp_path / "stopped", tmp_path / "begun"
+    script = f"touch {begun}; until [ -e {stop} ]; do sleep 0.05; done; touch {stopped}; exit 6"
+    short = bare.submit("--", "sh", "-c", script)
+    # As the jobs say: one whose start is decided counts as running before the engine has made its process.
+    until(up.exists)
+    until(begun.exists)
     bare.wait(job, "RUNNING")
     bare.wait(short, "RUNNING")
     os.kill(bare.note()["pid"], signal.SIGKILL)
