@@ -305,6 +305,9 @@ def test_a_job_is_changed_on_its_page(page: Any) -> None:
     form.get_by_role("button", name="Change", exact=True).click()
     page.get_by_text("it asks for more than before").wait_for()
     page.get_by_text("at most 1 h 30 min").wait_for()
+    with page.box.client() as client:
+        changed = client.job(waits, explain=False)
+        assert (4, 5400) == (changed["gpus"], changed["time_limit_s"]), "the yard has it too"
     page.get_by_role("button", name="Change", exact=True).click()
     form.get_by_label("Class").fill("nosuch")
     form.get_by_role("button", name="Change", exact=True).click()
@@ -317,6 +320,10 @@ def test_a_job_is_changed_on_its_page(page: Any) -> None:
     form.get_by_label("Time limit").fill("2h")
     form.get_by_role("button", name="Change", exact=True).click()
     page.get_by_text("at most 2 h").wait_for()
+    with page.box.client() as client:
+        assert (7200, 1) == tuple(
+            client.job(runs, explain=False)[key] for key in ("time_limit_s", "attempts")
+        )
 
 
 def test_an_array_is_shown_and_cancelled_as_one(page: Any) -> None:

@@ -174,16 +174,18 @@ def _other(site: SlurmSite, notes: Notes) -> None:
         name = quote(partition.name)
         if partition.accounts:
             notes.leave(
-                f"partition {name} is for accounts {', '.join(partition.accounts)}: a pool is for all tenants"
+                f"partition {name} is for accounts {', '.join(partition.accounts)}: write it as `allow` of the pool"
             )
         if partition.max_ms:
             notes.leave(
-                f"MaxTime {duration_text(partition.max_ms)} of partition {name}: classes have limits, pools have not"
+                f"MaxTime {duration_text(partition.max_ms)} of partition {name}: write it as `time_limit` of the pool"
             )
         if partition.qos:
             notes.leave(f"QOS {quote(partition.qos)} of partition {name}")
         if partition.priority_tier != 1:
-            notes.leave(f"PriorityTier {partition.priority_tier} of partition {name}: pools have no priority")
+            notes.leave(
+                f"PriorityTier {partition.priority_tier} of partition {name}: write it as `priority` of the pool"
+            )
     for reservation in site.reservations:
         notes.leave(f"reservation {quote(reservation.name)} of {len(reservation.nodes)} nodes")
     for file, names in site.untold.items():
