@@ -608,19 +608,17 @@ class State:
             tenants.commit(usage.leaf, usage.milli, self.micro_of(record), record.limit_ms)
         self.expect_end(record, started_ms + record.estimate_ms)
 
+    def _count(self, record: JobRecord, at_ms: int, sign: int) -> None:
+        """Enter what it uses in the books of its tenants, or take it out, from a time on."""
+        usage, stranded_milli = record.usage, self.stranded_milli(record)
+        self.tenants.move(
+            usage.leaf, usage.model, usage.milli, usage.rate, at_ms, sign, usage.measure, stranded_milli
+        )
+
     def leave_off(self, record: JobRecord, at_ms: int) -> None:
         """Count a running attempt up to a time, and no further until `go_on`."""
         usage, tenants = record.usage, self.tenants
-        tenants.move(
-            usage.leaf,
-            usage.model,
-            usage.milli,
-            usage.rate,
-            at_ms,
-            -1,
-            usage.measure,
-            self.stranded_milli(record),
-        )
+        self._count(record, at_ms, -1)
         if tenants.budgeted:
             tenants.commit(usage.leaf, usage.milli, self.micro_of(record), -record.limit_ms)
 
@@ -628,16 +626,7 @@ class State:
         """Count it on from a time; everything about it happened that much later, by the clock in force now."""
         usage, tenants = record.usage, self.tenants
         record.delay(later_ms)
-        tenants.move(
-            usage.leaf,
-            usage.model,
-            usage.milli,
-            usage.rate,
-            at_ms,
-            1,
-            usage.measure,
-            self.stranded_milli(record),
-        )
+        self._count(record, at_ms, 1)
         if tenants.budgeted:
             tenants.commit(usage.leaf, usage.milli, self.micro_of(record), record.limit_ms)
         self.expect_end(record, record.end_ms + later_ms)
